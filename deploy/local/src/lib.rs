@@ -1,0 +1,1 @@
+//! The whole system in one process, over real loopback ports.

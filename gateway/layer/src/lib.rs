@@ -1,0 +1,1 @@
+//! A tower layer that makes any HTTP service safe to retry.

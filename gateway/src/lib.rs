@@ -1,0 +1,1 @@
+//! The REST gateway: makes retried requests safe and forwards them to the orders service.

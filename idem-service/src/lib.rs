@@ -1,0 +1,1 @@
+//! The idempotency service: reserve, complete, release, abandon, reclaim and renew over gRPC.

@@ -1,0 +1,1 @@
+//! The orders service: ticket stock, orders, tickets and payments at the acquirer.

@@ -1,0 +1,1 @@
+//! End-to-end tests over the running world, and the harness they share.
