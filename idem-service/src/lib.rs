@@ -1,1 +1,3 @@
 //! The idempotency service: reserve, complete, release, abandon, reclaim and renew over gRPC.
+
+pub mod store;

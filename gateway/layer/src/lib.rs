@@ -1,1 +1,3 @@
 //! A tower layer that makes any HTTP service safe to retry.
+
+pub mod ports;

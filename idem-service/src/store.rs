@@ -1,0 +1,199 @@
+//! The store: a durable compare-and-swap register per key, ordered by deadline. It owns the only clock.
+//!
+//! A store knows no verb of the domain: what a command does to a record is decided by `idem_core::decide`, and the store writes
+//! the outcome if nobody was faster. Every write travels in a batch, because one statement for many keys is what makes a store
+//! fast; a batch of one is the ordinary case.
+
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use idem_core::{IdempotencyKey, OperationId, Put, Record, Scope, StateName};
+
+/// Which key.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct KeyId {
+    /// Who owns it.
+    pub scope: Scope,
+    /// Its name.
+    pub key: IdempotencyKey,
+}
+
+/// Which writing of a key; compared whole, since a purged key starts again at number 1 under another operation id.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Version {
+    /// No record.
+    Absent,
+    /// The `number`th writing of the record of this operation.
+    At {
+        /// The record's operation id at that writing.
+        operation_id: OperationId,
+        /// Raised by every swap.
+        number: i64,
+    },
+}
+
+/// What is stored under a key, judged by the store's clock at `now`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Snapshot {
+    /// The record, its deadline judged; none when the key is absent.
+    pub record: Option<Record>,
+    /// To swap against.
+    pub version: Version,
+    /// When things happened; meaningless when the key is absent.
+    pub times: Times,
+    /// The store's clock when this was judged.
+    pub now: SystemTime,
+}
+
+/// When things happened to a key, by the store's clock.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Times {
+    /// First reservation of this generation.
+    pub created_at: SystemTime,
+    /// Last swap.
+    pub updated_at: SystemTime,
+    /// End of the lease; set while in progress.
+    pub lease_until: Option<SystemTime>,
+    /// Set when completed.
+    pub completed_at: Option<SystemTime>,
+    /// End of the retention; set when completed or released.
+    pub expires_at: Option<SystemTime>,
+}
+
+/// One write: put `put` under `key` if it is still at `seen`.
+#[derive(Clone, Debug)]
+pub struct SwapRequest {
+    /// Which key.
+    pub key: KeyId,
+    /// What the writer saw.
+    pub seen: Version,
+    /// What it wants.
+    pub put: Put,
+    /// Written to the audit table in the same transaction, if the swap wins.
+    pub audit: Option<Audit>,
+}
+
+/// Why an operator settled a key by hand.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Audit {
+    /// What was done: complete, release or abandon.
+    pub action: &'static str,
+    /// Why, in the operator's words.
+    pub reason: String,
+    /// Who, in the operator's words.
+    pub operator: String,
+    /// The authenticated service that called.
+    pub service: String,
+}
+
+/// What became of a write.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Swap {
+    /// Durable. The snapshot is what stands there now.
+    Won(Snapshot),
+    /// Somebody was faster. The snapshot is the truth.
+    Lost(Snapshot),
+}
+
+/// Which records to list.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Scopes that may be seen; empty means none.
+    pub scopes: Vec<ScopePattern>,
+    /// States wanted; empty means all.
+    pub states: Vec<StateName>,
+    /// Only records whose last change is at least this old.
+    pub older_than: Duration,
+}
+
+/// A scope, or every scope with a prefix.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ScopePattern {
+    /// This one.
+    Exact(String),
+    /// All that start with this; the empty prefix is every scope.
+    Prefix(String),
+}
+
+/// Where a page starts: after this `(updated_at, scope, key)`, in that order.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Cursor {
+    /// Last change of the last record of the page before.
+    pub updated_at: SystemTime,
+    /// Which record that was.
+    pub key: KeyId,
+}
+
+/// A listed record. Its response, if any, has an empty body: listings never read bodies.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Entry {
+    /// Which key.
+    pub key: KeyId,
+    /// What stands there.
+    pub snapshot: Snapshot,
+}
+
+/// How many records are in which state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Held, lease alive or over.
+    pub in_progress: u64,
+    /// Of those, lease over.
+    pub lease_over: u64,
+    /// In doubt.
+    pub in_doubt: u64,
+    /// Completed, retention running.
+    pub completed: u64,
+    /// Released, retention running.
+    pub released: u64,
+    /// Completed or released, retention over.
+    pub expired: u64,
+    /// Last change of the in-doubt key that has waited longest.
+    pub oldest_in_doubt_at: Option<SystemTime>,
+}
+
+/// Why a store did not answer. Expected outcomes are never errors.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// It cannot be reached, or did not answer in time. Whether a write was committed is unknown; repeating it is safe.
+    #[error("the store cannot be reached")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// It answered something that this program does not understand: a defect, or a foreign hand in the tables.
+    #[error("the store answered something unexpected")]
+    Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// A durable compare-and-swap register per key.
+///
+/// Deadlocks, serialisation failures, a row that vanishes between conflict and read, and dead connections are handled inside with
+/// bounded retries; none is shown to the caller.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// What is stored under each key now, in the order asked.
+    async fn load(&self, keys: &[KeyId]) -> Result<Vec<Snapshot>, StoreError>;
+
+    /// Carries out each write if its key is still at `seen`; otherwise says what is there instead. Answers in the order asked,
+    /// durable before it returns. A second write to the same key in one batch loses to the first.
+    async fn swap(&self, writes: Vec<SwapRequest>) -> Result<Vec<Swap>, StoreError>;
+
+    /// A page of records by last change, oldest first.
+    async fn list(&self, filter: &Filter, after: Option<&Cursor>, limit: u32) -> Result<Vec<Entry>, StoreError>;
+
+    /// Counts records by state.
+    async fn count(&self, scopes: &[ScopePattern]) -> Result<Counts, StoreError>;
+
+    /// At most `limit` records in progress whose lease is over, or in doubt, oldest first; each is then hidden from later calls
+    /// for `hide`. Changes no record's version.
+    async fn hand_out_stale(
+        &self,
+        scopes: &[ScopePattern],
+        limit: u32,
+        hide: Duration,
+    ) -> Result<Vec<Entry>, StoreError>;
+
+    /// Deletes at most `limit` records whose retention is over, and says how many.
+    async fn purge(&self, limit: u32) -> Result<u64, StoreError>;
+
+    /// Answers when the store does.
+    async fn ping(&self) -> Result<(), StoreError>;
+}
