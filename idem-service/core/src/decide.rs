@@ -222,7 +222,9 @@ fn reserve(record: Option<&Record>, wish: Wish) -> Verdict {
 
 fn reclaim(r: &Record, seen: (OperationId, FencingToken), attempt_id: AttemptId, lease: LeaseDuration) -> Verdict {
     let is_seen = r.is_current(seen.0, seen.1);
-    let is_mine = r.attempt_id == attempt_id && r.granted_by == GrantedBy::Reclaim && r.operation_id == seen.0;
+    // A repeat of the call that made this grant saw the token before it.
+    let is_mine =
+        r.attempt_id == attempt_id && r.granted_by == GrantedBy::Reclaim && r.is_current(seen.0, seen.1.next());
     match &r.state {
         State::Completed(response) => Verdict::Keep(Answer::Replay(response.clone())),
         State::InProgress if !r.is_lease_over() && is_mine => Verdict::Keep(Answer::Granted(grant_of(r))),
