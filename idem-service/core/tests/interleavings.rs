@@ -210,8 +210,8 @@ fn explore(endings: [Ending; 3]) -> usize {
     let mut open = vec![World::new()];
     while let Some(world) = open.pop() {
         world.check();
-        for i in 0..3 {
-            open.extend(world.step(i, endings[i]).into_iter().filter(|w| reached.insert(w.clone())));
+        for (i, ending) in endings.into_iter().enumerate() {
+            open.extend(world.step(i, ending).into_iter().filter(|w| reached.insert(w.clone())));
         }
         open.extend(world.lease_over().into_iter().filter(|w| reached.insert(w.clone())));
     }

@@ -1,0 +1,40 @@
+# `just` lists what can be done here.
+default:
+    @just --list
+
+# Format every crate
+fmt:
+    cargo fmt --all
+
+# Lints, as CI sees them
+lint:
+    cargo clippy --workspace --all-targets --locked -- -D warnings
+
+# Unit and SQLite tests, without Postgres
+test:
+    cargo nextest run --workspace -E 'not test(postgres)'
+
+# The tests that need Postgres, on a private server
+test-postgres:
+    eval "$(tests/postgres start)" && cargo nextest run --workspace -E 'test(postgres)'
+
+# The whole system in one process
+run *args:
+    cargo run -- {{args}}
+
+# The session of the README, against a running system
+demo:
+    tests/readme-session
+
+# Where the operator's console is
+console:
+    @echo "http://127.0.0.1:7002/ while the system runs"
+
+# Lint the proto files
+proto:
+    npm install --silent --no-fund --no-audit --prefix target/tools @bufbuild/buf@1.75.0 >/dev/null
+    cd proto && ../target/tools/node_modules/.bin/buf lint
+
+# Everything CI runs
+ci:
+    .ci/run
