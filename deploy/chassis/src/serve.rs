@@ -1,0 +1,118 @@
+//! Serving HTTP and gRPC until the drain is over.
+//!
+//! One accept loop and one way to drain for both. On drain the listener closes, requests in flight are finished, HTTP/1
+//! connections close after their answer and HTTP/2 ones are told GOAWAY; whatever is still open after the drain time (idle,
+//! half-open and stalled peers, endless requests) is cut.
+
+mod connection;
+mod in_flight;
+mod io;
+
+use crate::{
+    deadline::DeadlineLayer, service_auth::ServiceAuth, shutdown::Shutdown, tasks::Tasks, trace::GrpcServerLayer,
+};
+use axum::Router;
+use connection::{Connection, Protocol};
+use in_flight::InFlight;
+use std::{io::ErrorKind, net::SocketAddr, pin::pin, task::Poll, time::Duration};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
+
+/// How long to pause when the process has no file descriptor left for another connection.
+const EXHAUSTED: Duration = Duration::from_millis(100);
+
+/// How a drain ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drained {
+    /// Whether every request was answered; false when some were cut at the end of the drain time.
+    pub in_time: bool,
+}
+
+/// Serves `router` over HTTP/1 and HTTP/2 until `shutdown` drains, then for at most `drain`.
+///
+/// A client has 10 s to send the head of a request.
+pub async fn http(listener: TcpListener, router: Router, shutdown: Shutdown, drain: Duration) -> Drained {
+    serve(listener, router, Protocol::Public, shutdown, drain).await
+}
+
+/// Serves a router of gRPC services, made by [`grpc_router`], until `shutdown` drains, then for at most `drain`.
+pub async fn grpc(listener: TcpListener, router: Router, shutdown: Shutdown, drain: Duration) -> Drained {
+    serve(listener, router, Protocol::Internal, shutdown, drain).await
+}
+
+/// Puts around gRPC services what each of ours has: a span per RPC, then authentication of the caller, then its deadline.
+///
+/// `error_domain` is the domain of the `ErrorInfo` in refusals.
+pub fn grpc_router(routes: Routes, auth: &ServiceAuth, error_domain: &'static str) -> Router {
+    routes
+        .into_axum_router()
+        .layer(DeadlineLayer::new(error_domain))
+        .layer(auth.layer(error_domain))
+        .layer(GrpcServerLayer)
+}
+
+async fn serve(
+    listener: TcpListener,
+    router: Router,
+    protocol: Protocol,
+    shutdown: Shutdown,
+    drain: Duration,
+) -> Drained {
+    let connections = Tasks::new();
+    let cut = CancellationToken::new();
+    let in_flight = InFlight::default();
+    let spawn = |stream: TcpStream, peer: SocketAddr| {
+        let connection = Connection {
+            router: router.clone(),
+            protocol,
+            peer,
+            shutdown: shutdown.clone(),
+            in_flight: in_flight.clone(),
+            cut: cut.clone(),
+        };
+        drop(connections.spawn("connection", connection.serve(stream)));
+    };
+    let mut draining = pin!(shutdown.draining());
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut draining => break,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => spawn(stream, peer),
+                Err(error) => after_refused_accept(&error).await,
+            },
+        }
+    }
+    // The kernel has taken these in already: closing the listener without them would reset clients that did nothing wrong.
+    while let Poll::Ready(Ok((stream, peer))) = std::future::poll_fn(|cx| Poll::Ready(listener.poll_accept(cx))).await {
+        spawn(stream, peer);
+    }
+    drop(listener);
+    if tokio::time::timeout(drain, connections.wait()).await.is_err() {
+        let requests = in_flight.count();
+        tracing::warn!(connections = connections.len(), requests, "drain time is over: cutting what is left");
+        cut.cancel();
+        connections.wait().await;
+        return Drained { in_time: requests == 0 };
+    }
+    Drained { in_time: true }
+}
+
+/// A connection that broke before we took it is nobody's trouble; no descriptors left is, and needs a moment.
+async fn after_refused_accept(error: &std::io::Error) {
+    if matches!(
+        error.kind(),
+        ErrorKind::ConnectionAborted
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionRefused
+            | ErrorKind::Interrupted
+    ) {
+        return;
+    }
+    tracing::error!(%error, "cannot accept a connection");
+    tokio::time::sleep(EXHAUSTED).await;
+}
+
+#[cfg(test)]
+mod tests;

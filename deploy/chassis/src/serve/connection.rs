@@ -1,0 +1,141 @@
+//! One connection, from its first byte to its last.
+
+use super::{
+    in_flight::{InFlight, Ticket, TrackedBody},
+    io::{HEAD_LIMIT, Sniffed, Stream, sniff},
+};
+use crate::shutdown::Shutdown;
+use axum::{Router, extract::ConnectInfo};
+use http::{HeaderValue, Request, Response, Version, header};
+use hyper::{
+    body::Incoming,
+    server::conn::{http1, http2},
+    service::service_fn,
+};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::graceful::GracefulConnection,
+};
+use std::{convert::Infallible, net::SocketAddr, pin::pin, time::Duration};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+use tower::Service;
+
+/// How long an HTTP/1 connection may stay without a request: longer than the minute for which balancers keep theirs, so
+/// that they close first and no request meets a closing connection.
+const IDLE_LIMIT: Duration = Duration::from_secs(75);
+
+/// How often an HTTP/2 peer is asked whether it is still there, and how long it may take to say so.
+const PING_EVERY: Duration = Duration::from_secs(20);
+const PING_LIMIT: Duration = Duration::from_secs(10);
+
+/// What the kernel may already hold for us when the drain begins is worth this moment.
+const ARRIVAL_GRACE: Duration = Duration::from_millis(100);
+
+/// Enough for a stored response of 1 MiB to arrive without waiting for a window.
+const WINDOW: u32 = 2 * 1024 * 1024;
+
+/// Who is on the other side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    /// Anybody.
+    Public,
+    /// Our own services, which put many calls on one connection.
+    Internal,
+}
+
+pub(super) struct Connection {
+    pub(super) router: Router,
+    pub(super) protocol: Protocol,
+    pub(super) peer: SocketAddr,
+    pub(super) shutdown: Shutdown,
+    /// Requests of the whole server.
+    pub(super) in_flight: InFlight,
+    /// Cancelled when the drain time is over.
+    pub(super) cut: CancellationToken,
+}
+
+impl Connection {
+    pub(super) async fn serve(self, tcp: TcpStream) {
+        // Answers are written whole; waiting for more to send would only delay them.
+        let _ = tcp.set_nodelay(true);
+        let here = InFlight::default();
+        let arrival_over = async {
+            self.shutdown.draining().await;
+            tokio::time::sleep(ARRIVAL_GRACE).await;
+        };
+        let sniffed = tokio::select! {
+            biased;
+            sniffed = tokio::time::timeout(HEAD_LIMIT, sniff(tcp, &here)) => sniffed,
+            () = arrival_over => return,
+            () = self.cut.cancelled() => return,
+        };
+        match sniffed {
+            Ok(Ok(Some(Sniffed::Http1(stream)))) => self.serve_http1(stream, here).await,
+            Ok(Ok(Some(Sniffed::Http2(stream)))) => self.serve_http2(stream, here).await,
+            // The client left, or never said a word.
+            Ok(Ok(None) | Err(_)) | Err(_) => {}
+        }
+    }
+
+    async fn serve_http1(&self, stream: Stream, here: InFlight) {
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(IDLE_LIMIT)
+            .serve_connection(TokioIo::new(stream), service_fn(|request| self.answer(request, &here)));
+        self.run(connection).await;
+    }
+
+    async fn serve_http2(&self, stream: Stream, here: InFlight) {
+        let streams = match self.protocol {
+            Protocol::Public => 256,
+            Protocol::Internal => 4096,
+        };
+        let connection = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING_EVERY)
+            .keep_alive_timeout(PING_LIMIT)
+            .max_concurrent_streams(streams)
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(2 * WINDOW)
+            .serve_connection(TokioIo::new(stream), service_fn(|request| self.answer(request, &here)));
+        self.run(connection).await;
+    }
+
+    /// Runs a connection until it ends by itself, or gracefully after the drain began, or is cut.
+    async fn run(&self, connection: impl GracefulConnection) {
+        let mut connection = pin!(connection);
+        // The connection is polled first, so that a request which has arrived is taken before the drain looks for idleness.
+        tokio::select! {
+            biased;
+            // Errors are the client's: it went away or spoke nonsense, and was told so where that is possible.
+            _ = &mut connection => return,
+            () = self.shutdown.draining() => connection.as_mut().graceful_shutdown(),
+            () = self.cut.cancelled() => return,
+        }
+        tokio::select! {
+            biased;
+            _ = &mut connection => {}
+            () = self.cut.cancelled() => {}
+        }
+    }
+
+    fn answer(
+        &self,
+        mut request: Request<Incoming>,
+        here: &InFlight,
+    ) -> impl Future<Output = Result<Response<TrackedBody>, Infallible>> + use<> {
+        let ticket = Ticket::new(&self.in_flight, here);
+        let version = request.version();
+        request.extensions_mut().insert(ConnectInfo(self.peer));
+        let answer = self.router.clone().call(request);
+        let shutdown = self.shutdown.clone();
+        async move {
+            let mut response = answer.await?;
+            if version < Version::HTTP_2 && shutdown.is_leaving() {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(response.map(|body| ticket.track(body)))
+        }
+    }
+}
