@@ -29,6 +29,14 @@ pub struct Drained {
     pub in_time: bool,
 }
 
+/// In the extensions of a response: it is never sent, and the connection is closed instead (on HTTP/2, the stream is reset).
+///
+/// For a server that plays a broken one. The connection ends as it does after a fault of ours, so no byte of an answer was
+/// written before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("hung up instead of answering")]
+pub struct HangUp;
+
 /// Serves `router` over HTTP/1 and HTTP/2 until `shutdown` drains, then for at most `drain`.
 ///
 /// A client has 10 s to send the head of a request.

@@ -1,6 +1,7 @@
 //! One connection, from its first byte to its last.
 
 use super::{
+    HangUp,
     in_flight::{InFlight, Ticket, TrackedBody},
     io::{HEAD_LIMIT, Sniffed, Stream, sniff},
 };
@@ -16,7 +17,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::graceful::GracefulConnection,
 };
-use std::{convert::Infallible, net::SocketAddr, pin::pin, time::Duration};
+use std::{net::SocketAddr, pin::pin, time::Duration};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
@@ -124,14 +125,17 @@ impl Connection {
         &self,
         mut request: Request<Incoming>,
         here: &InFlight,
-    ) -> impl Future<Output = Result<Response<TrackedBody>, Infallible>> + use<> {
+    ) -> impl Future<Output = Result<Response<TrackedBody>, HangUp>> + use<> {
         let ticket = Ticket::new(&self.in_flight, here);
         let version = request.version();
         request.extensions_mut().insert(ConnectInfo(self.peer));
         let answer = self.router.clone().call(request);
         let shutdown = self.shutdown.clone();
         async move {
-            let mut response = answer.await?;
+            let Ok(mut response) = answer.await;
+            if let Some(hang_up) = response.extensions().get::<HangUp>() {
+                return Err(*hang_up);
+            }
             if version < Version::HTTP_2 && shutdown.is_leaving() {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
