@@ -1,0 +1,169 @@
+//! Channels to the service: lazy, kept alive, reconnecting.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use http::HeaderMap;
+use tonic::{
+    metadata::{Ascii, MetadataMap, MetadataValue},
+    transport::{Channel, Endpoint},
+};
+
+use crate::IdemClient;
+
+// A second channel is a second connection: a try that hangs on one is repeated on the other.
+const CHANNELS_DEFAULT: usize = 2;
+// Shorter than one try, so that the next try finds a fresh attempt at connecting.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(800);
+// A peer that vanished without a word is noticed within the sum of these two.
+const PING_INTERVAL: Duration = Duration::from_secs(5);
+const PING_TIMEOUT: Duration = Duration::from_secs(3);
+
+type TraceHook = Arc<dyn Fn(&mut HeaderMap) + Send + Sync>;
+
+/// The bearer token that a service shows. It never appears in debug output.
+#[derive(Clone)]
+pub struct ServiceToken(MetadataValue<Ascii>);
+
+/// A token with characters that no header can carry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the service token must be visible ASCII characters")]
+pub struct TokenError;
+
+/// An endpoint that nobody can connect to.
+#[derive(Debug, thiserror::Error)]
+#[error("{endpoint:?} is not an endpoint such as http://host:port")]
+pub struct ConnectError {
+    endpoint: String,
+    #[source]
+    source: Option<tonic::transport::Error>,
+}
+
+/// How to connect.
+#[derive(Clone)]
+pub struct Builder {
+    endpoint: String,
+    token: Option<ServiceToken>,
+    channels: usize,
+    trace_hook: Option<TraceHook>,
+}
+
+/// The connections of one client, and what every request carries.
+pub(crate) struct Channels {
+    channels: Vec<Channel>,
+    next: AtomicUsize,
+    authorization: Option<MetadataValue<Ascii>>,
+    trace_hook: Option<TraceHook>,
+}
+
+// === impl ServiceToken ===
+
+impl ServiceToken {
+    /// Checks that a header can carry it.
+    pub fn new(token: &str) -> Result<Self, TokenError> {
+        if token.is_empty() || !token.bytes().all(|b| b.is_ascii_graphic()) {
+            return Err(TokenError);
+        }
+        let mut value: MetadataValue<Ascii> = format!("Bearer {token}").parse().map_err(|_| TokenError)?;
+        value.set_sensitive(true);
+        Ok(Self(value))
+    }
+}
+
+// === impl Builder ===
+
+impl Builder {
+    pub(crate) fn new(endpoint: impl Into<String>) -> Self {
+        Self { endpoint: endpoint.into(), token: None, channels: CHANNELS_DEFAULT, trace_hook: None }
+    }
+
+    /// The bearer token to show.
+    #[must_use]
+    pub fn token(self, token: impl Into<Option<ServiceToken>>) -> Self {
+        Self { token: token.into(), ..self }
+    }
+
+    /// How many connections to keep; at least one. Calls go round them, and a repeated try takes the next one.
+    #[must_use]
+    pub fn channels(self, channels: usize) -> Self {
+        Self { channels: channels.max(1), ..self }
+    }
+
+    /// Called with the metadata of each request, inside the span of the call: the place to write `traceparent`.
+    #[must_use]
+    pub fn trace_with(self, hook: impl Fn(&mut HeaderMap) + Send + Sync + 'static) -> Self {
+        Self { trace_hook: Some(Arc::new(hook)), ..self }
+    }
+
+    /// A client that connects at its first call, and again whenever a connection is lost. Must be called on a tokio runtime.
+    pub fn connect_lazy(self) -> Result<IdemClient, ConnectError> {
+        let refused = |source| ConnectError { endpoint: self.endpoint.clone(), source };
+        let endpoint = Endpoint::from_shared(self.endpoint.clone()).map_err(|e| refused(Some(e)))?;
+        if endpoint.uri().scheme_str() != Some("http") || endpoint.uri().authority().is_none() {
+            return Err(refused(None));
+        }
+        let endpoint = endpoint
+            .connect_timeout(CONNECT_TIMEOUT)
+            .http2_keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT)
+            .keep_alive_while_idle(true)
+            .tcp_nodelay(true);
+        Ok(IdemClient::over(Channels {
+            channels: (0..self.channels).map(|_| endpoint.connect_lazy()).collect(),
+            next: AtomicUsize::new(0),
+            authorization: self.token.map(|token| token.0),
+            trace_hook: self.trace_hook,
+        }))
+    }
+}
+
+// === impl Channels ===
+
+impl Channels {
+    /// The next connection in turn.
+    pub(crate) fn next(&self) -> Channel {
+        self.channels[self.next.fetch_add(1, Ordering::Relaxed) % self.channels.len()].clone()
+    }
+
+    /// A request with everything that it carries beside its message; `timeout` becomes `grpc-timeout`.
+    pub(crate) fn request<M>(&self, message: M, timeout: Duration) -> tonic::Request<M> {
+        let mut request = tonic::Request::new(message);
+        if let Some(hook) = &self.trace_hook {
+            let mut headers = std::mem::take(request.metadata_mut()).into_headers();
+            hook(&mut headers);
+            *request.metadata_mut() = MetadataMap::from_headers(headers);
+        }
+        if let Some(authorization) = &self.authorization {
+            request.metadata_mut().insert("authorization", authorization.clone());
+        }
+        request.set_timeout(timeout);
+        request
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_endpoint_without_scheme_or_host_is_refused_with_an_example() {
+        for bad in ["", "localhost:7001", "127.0.0.1:7001", "ftp://host:1", "http://", "http:///x", "not an endpoint"] {
+            let Err(error) = Builder::new(bad).connect_lazy() else { panic!("{bad:?} was accepted") };
+            assert!(error.to_string().contains("http://host:port"), "{error}");
+        }
+        assert!(Builder::new("http://localhost:7001").connect_lazy().is_ok());
+    }
+
+    #[test]
+    fn a_token_that_no_header_can_carry_is_refused() {
+        for bad in ["", "a b", "a\nb", "é"] {
+            assert!(ServiceToken::new(bad).is_err(), "{bad:?}");
+        }
+        assert!(ServiceToken::new("tok_1-2.3~").is_ok());
+    }
+}

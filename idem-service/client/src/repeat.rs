@@ -1,0 +1,111 @@
+//! Repeating a call until it is answered or its deadline has come.
+
+use std::time::Duration;
+
+use idem_core::WAIT_MAX;
+use tokio::time::{Instant, sleep, timeout};
+use tonic::{Request, Response, Status, transport::Channel};
+use tonic_types::StatusExt;
+use tracing::{Instrument, debug, info_span};
+
+use crate::{
+    ClientError,
+    connect::Channels,
+    error::{TimedOut, is_transient},
+};
+
+// A try that hangs is given up while there is time for another one: callers answer within two seconds.
+const TRY_TIMEOUT: Duration = Duration::from_millis(900);
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_millis(400);
+
+/// How a call may be made again.
+#[derive(Clone, Copy)]
+pub(crate) enum Tries {
+    /// Repeating is safe: short tries until the deadline.
+    Many,
+    /// Repeating is safe, and each try may first wait this long for a running holder.
+    Waiting(Duration),
+    /// Repeating would cost something: one try as long as the deadline.
+    One,
+}
+
+impl Channels {
+    /// Makes the call, again and again as `tries` allows, within `deadline`.
+    pub(crate) async fn call<M, A, F>(
+        &self,
+        rpc: &'static str,
+        message: M,
+        tries: Tries,
+        deadline: Instant,
+        send: impl Fn(Channel, Request<M>) -> F,
+    ) -> Result<A, ClientError>
+    where
+        M: Clone,
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        let span = info_span!("call idempotency service", otel.name = rpc, otel.kind = "client", rpc.system = "grpc");
+        self.repeat(rpc, message, tries, deadline, send).instrument(span).await
+    }
+
+    async fn repeat<M, A, F>(
+        &self,
+        rpc: &'static str,
+        message: M,
+        tries: Tries,
+        deadline: Instant,
+        send: impl Fn(Channel, Request<M>) -> F,
+    ) -> Result<A, ClientError>
+    where
+        M: Clone,
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        let mut pause = PAUSE_MIN;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ClientError::timed_out());
+            }
+            let limit = left.min(tries.limit());
+            let request = self.request(message.clone(), limit);
+            // The timeout counts here too: a request that waits for a connection has not reached the part that knows of it.
+            let failure = match timeout(limit, send(self.next(), request)).await {
+                Ok(Ok(answer)) => return Ok(answer.into_inner()),
+                Ok(Err(status)) => status,
+                Err(_) => Status::from_error(TimedOut.into()),
+            };
+            if !is_transient(&failure) || matches!(tries, Tries::One) {
+                return Err(ClientError::from_status(failure));
+            }
+            let rest = asked_pause(&failure).unwrap_or(pause).mul_f64(jitter());
+            if Instant::now() + rest >= deadline {
+                return Err(ClientError::from_status(failure));
+            }
+            debug!(rpc, error = %failure, "the call is made again");
+            sleep(rest).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+}
+
+impl Tries {
+    fn limit(self) -> Duration {
+        match self {
+            Tries::Many => TRY_TIMEOUT,
+            Tries::Waiting(wait) => TRY_TIMEOUT + wait.min(WAIT_MAX),
+            Tries::One => Duration::MAX,
+        }
+    }
+}
+
+/// How long the service asks us to pause; bounded, since our deadlines are short.
+fn asked_pause(status: &Status) -> Option<Duration> {
+    let delay = status.get_details_retry_info()?.retry_delay?;
+    (!delay.is_zero()).then_some(delay.min(PAUSE_MAX))
+}
+
+/// Between a half and one and a half, so that callers who failed together do not come back together.
+fn jitter() -> f64 {
+    let random = uuid::Uuid::new_v4().as_u64_pair().1 as u32;
+    0.5 + f64::from(random) / f64::from(u32::MAX)
+}
