@@ -1,1 +1,205 @@
 //! The orders service: ticket stock, orders, tickets and payments at the acquirer.
+//!
+//! A purchase is `place_order` → `pay`: seats are held and committed, the payment is recorded and committed, the acquirer is asked to
+//! charge under the payment's id, and what it says is settled in one more transaction. None spans a call to the acquirer. Whatever is
+//! cut off in between is found again by `resolve` (somebody asks), `watch` (nobody does) or `webhook` (the acquirer tells), and all of
+//! them end in `settle`. `order` and `payment` hold the decisions, without time or I/O; `store` holds the SQL.
+
+use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+
+use chassis::{
+    admin::{self, Readiness},
+    listen,
+    serve::{self, Drained},
+    service_auth::{ServiceAuth, ServiceAuthError},
+    shutdown::Shutdown,
+    tasks::Tasks,
+};
+use database::{Clock, Database, Migrated, OpenError, Options, StoreUrl};
+use idem_proto::{DESCRIPTORS, orders::v1::orders_service_server::OrdersServiceServer};
+use tokio::{net::TcpListener, time::Instant};
+use tonic::service::Routes;
+
+use crate::{
+    acquirer::{
+        Acquirer,
+        http::{ClientError, HttpAcquirer},
+    },
+    rpc::Rpc,
+    shop::{Settings, Shop},
+};
+
+pub mod acquirer;
+mod background;
+mod cancel_order;
+mod catalogue;
+mod check_in;
+pub mod config;
+mod confirm_order;
+mod entry;
+mod error;
+mod holds;
+pub mod money;
+pub mod operation_id;
+pub mod order;
+pub mod outcome;
+mod pay;
+pub mod payment;
+mod payment_link;
+mod place_order;
+mod refund;
+mod request;
+mod resolve;
+mod rpc;
+mod settle;
+mod shop;
+mod signature;
+mod status;
+pub mod stock;
+mod store;
+pub mod timestamp;
+mod watch;
+mod webhook;
+mod wire;
+
+pub use config::Config;
+
+/// Readiness of the store is asked for by this name.
+const STORE_CHECK: &str = "store";
+
+/// How long a call waits for a connection when all are at work: as long as a burst of buyers on one ticket type may take, one after the
+/// other. A server that is away is told apart sooner, by its refused or silent connections.
+const POOL_WAIT: Duration = Duration::from_secs(5);
+
+/// A bound orders service, about to serve.
+pub struct OrdersService {
+    listener: TcpListener,
+    admin_listener: TcpListener,
+    shop: Shop,
+    auth: ServiceAuth,
+    readiness: Readiness,
+}
+
+/// Why the service did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The service-tokens file is no good.
+    #[error(transparent)]
+    Tokens(#[from] ServiceAuthError),
+    /// It would serve strangers.
+    #[error(transparent)]
+    Exposure(#[from] listen::ExposureError),
+    /// An address cannot be listened on.
+    #[error(transparent)]
+    Bind(#[from] listen::BindError),
+    /// A bound socket does not say where it is.
+    #[error("a listening socket does not say its address")]
+    Address(#[source] io::Error),
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// The client for the acquirer cannot be built.
+    #[error(transparent)]
+    Acquirer(#[from] ClientError),
+}
+
+/// Brings a store to the schema of this release.
+pub async fn migrate(store: &StoreUrl) -> Result<Migrated, OpenError> {
+    Database::migrate(store, &store::SCHEMA).await
+}
+
+impl OrdersService {
+    /// Checks the configuration, opens the store and binds both ports; nothing is served yet.
+    pub async fn bind(config: Config, clock: Clock) -> Result<Self, StartError> {
+        let connect_timeout = config.acquirer_timeout.min(Duration::from_secs(2));
+        let acquirer = HttpAcquirer::new(&config.acquirer_url.to_string(), connect_timeout)?;
+        Self::bind_with(config, clock, Arc::new(acquirer)).await
+    }
+
+    /// Like [`bind`](Self::bind), with another way to the acquirer than `--acquirer-url`.
+    pub async fn bind_with(config: Config, clock: Clock, acquirer: Arc<dyn Acquirer>) -> Result<Self, StartError> {
+        let auth = auth(config.service_tokens.as_deref())?;
+        listen::check_exposure(config.listen, auth.is_authenticated(), config.insecure)?;
+        if config.has_demo_secret() {
+            tracing::warn!("webhooks are believed with the demo secret, which everybody knows: set --webhook-secret");
+        }
+        let listener = listen::bind(config.listen, "the orders service", "--listen")?;
+        let admin_listener = listen::bind(config.admin_listen, "the admin pages", "--admin-listen")?;
+        let options = Options { pool_wait: POOL_WAIT, ..Options::default() };
+        let store = Database::open(&config.store, &store::SCHEMA, clock, options).await?;
+        let readiness = Readiness::new();
+        let pinged = store.clone();
+        readiness.check(STORE_CHECK, move || {
+            let pinged = pinged.clone();
+            async move { pinged.ping().await.map_err(|error| error.to_string()) }
+        });
+        let settings = Settings {
+            hold_ttl: config.hold_ttl,
+            acquirer_timeout: config.acquirer_timeout,
+            webhook_secret: config.webhook_secret.expose().as_bytes().to_vec(),
+            payment_link_base: config.payment_link_base,
+        };
+        Ok(Self { listener, admin_listener, shop: Shop::new(store, acquirer, settings), auth, readiness })
+    }
+
+    /// Where gRPC is served; the port that was found when 0 was asked for.
+    pub fn local_addr(&self) -> Result<SocketAddr, StartError> {
+        self.listener.local_addr().map_err(StartError::Address)
+    }
+
+    /// Where the admin pages are served.
+    pub fn admin_addr(&self) -> Result<SocketAddr, StartError> {
+        self.admin_listener.local_addr().map_err(StartError::Address)
+    }
+
+    /// The readiness of this service, for the signals of the process.
+    pub fn readiness(&self) -> Readiness {
+        self.readiness.clone()
+    }
+
+    /// Serves until the shutdown drains, then finishes what is running for at most `drain`. Work whose caller has gone is waited for too.
+    pub async fn serve(self, shutdown: Shutdown, drain: Duration) -> Drained {
+        let (work, pages) = (Tasks::new(), Tasks::new());
+        let (health_reporter, health) = tonic_health::server::health_reporter();
+        health_reporter.set_serving::<OrdersServiceServer<Rpc>>().await;
+        let mut routes = Routes::builder();
+        routes.add_service(OrdersServiceServer::new(Rpc::new(self.shop.clone(), work.clone()))).add_service(health);
+        let described = || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
+        // Both versions, since half of the tools in use only know the older one.
+        routes.add_service(described().build_v1().expect("the descriptors are compiled in"));
+        routes.add_service(described().build_v1alpha().expect("the descriptors are compiled in"));
+        let router = serve::grpc_router(routes.routes(), &self.auth, status::DOMAIN);
+
+        // The admin pages outlive the drain, so that it can be watched.
+        let (over, pages_shutdown) = Shutdown::new();
+        let admin = serve::http(self.admin_listener, admin::router(self.readiness.clone()), pages_shutdown, Duration::ZERO);
+        drop(pages.spawn("admin pages", admin));
+        background::start(&self.shop, &work, &shutdown);
+        self.readiness.follow(shutdown.clone());
+        self.readiness.set(true);
+
+        let draining = shutdown.draining();
+        drop(pages.spawn("health", async move {
+            draining.await;
+            health_reporter.set_not_serving::<OrdersServiceServer<Rpc>>().await;
+        }));
+        let end = shutdown.draining();
+        let deadline = pages.spawn("drain deadline", async move {
+            end.await;
+            Instant::now() + drain
+        });
+        let drained = serve::grpc(self.listener, router, shutdown, drain).await;
+        let until = deadline.await.unwrap_or_else(|_| Instant::now());
+        let in_time = tokio::time::timeout_at(until, work.wait()).await.is_ok();
+        if !in_time {
+            tracing::warn!(tasks = work.len(), "drain time is over: work is left to be resumed from its rows");
+        }
+        over.begin();
+        pages.wait().await;
+        Drained { in_time: drained.in_time && in_time }
+    }
+}
+
+fn auth(tokens: Option<&Path>) -> Result<ServiceAuth, ServiceAuthError> {
+    tokens.map_or_else(|| Ok(ServiceAuth::open()), ServiceAuth::load)
+}

@@ -1,0 +1,278 @@
+//! The acquirer over HTTP.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::{Client, RequestBuilder, StatusCode};
+use serde::{Deserialize, Serialize};
+
+use super::{Acquirer, Charge, RefundReply, Reply, Return};
+use crate::{operation_id::PaymentId, payment::Verdict};
+
+/// An answer longer than this is not one of the acquirer's.
+const ANSWER_MAX: usize = 64 * 1024;
+
+/// Talks to the acquirer's REST interface.
+///
+/// A request is sent once: the client must not repeat it behind our back, though the ids would make that harmless. What was not
+/// answered is asked for, not assumed.
+#[derive(Clone, Debug)]
+pub struct HttpAcquirer {
+    client: Client,
+    base: String,
+}
+
+/// The client could not be built.
+#[derive(Debug, thiserror::Error)]
+#[error("the client for the acquirer cannot be built")]
+pub struct ClientError(#[source] reqwest::Error);
+
+#[derive(Serialize)]
+struct ChargeBody<'a> {
+    amount: i64,
+    currency: &'a str,
+    method: &'a str,
+}
+
+#[derive(Serialize)]
+struct RefundBody<'a> {
+    amount: i64,
+    currency: &'a str,
+}
+
+#[derive(Deserialize)]
+struct PaymentAnswer {
+    status: String,
+    amount: i64,
+    currency: String,
+}
+
+/// What came over the wire: a status and a bounded body.
+struct Heard {
+    status: StatusCode,
+    body: Vec<u8>,
+}
+
+// === impl HttpAcquirer ===
+
+impl HttpAcquirer {
+    /// Makes a client for the acquirer at `base`, for example `http://127.0.0.1:8090`.
+    pub fn new(base: &str, connect_timeout: Duration) -> Result<Self, ClientError> {
+        let client = Client::builder()
+            .connect_timeout(connect_timeout)
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .no_proxy()
+            .build()
+            .map_err(ClientError)?;
+        Ok(Self { client, base: base.trim_end_matches('/').to_owned() })
+    }
+
+    fn payment_url(&self, payment: PaymentId) -> String {
+        format!("{}/payments/{payment}", self.base)
+    }
+
+    async fn send(&self, request: RequestBuilder, patience: Duration) -> Result<Heard, String> {
+        let mut headers = http::HeaderMap::new();
+        chassis::trace::inject(&mut headers);
+        let exchange = async {
+            let mut response = request.headers(headers).send().await?;
+            let mut body = Vec::new();
+            while let Some(chunk) = response.chunk().await? {
+                body.extend_from_slice(&chunk);
+                if body.len() > ANSWER_MAX {
+                    break;
+                }
+            }
+            Ok::<_, reqwest::Error>(Heard { status: response.status(), body })
+        };
+        match tokio::time::timeout(patience, exchange).await {
+            Ok(heard) => heard.map_err(|error| describe(&error)),
+            Err(_) => Err("it did not answer in time".to_owned()),
+        }
+    }
+}
+
+#[async_trait]
+impl Acquirer for HttpAcquirer {
+    #[tracing::instrument(name = "charge payment", skip_all, fields(payment.id = %charge.payment))]
+    async fn charge(&self, charge: &Charge, patience: Duration) -> Reply {
+        let body = ChargeBody {
+            amount: charge.amount.amount,
+            currency: charge.amount.currency.as_str(),
+            method: &charge.method,
+        };
+        let request = self.client.put(self.payment_url(charge.payment)).json(&body);
+        let reply = match self.send(request, patience).await {
+            Ok(heard) => heard.charged(),
+            Err(cause) => Reply::Unreachable(cause),
+        };
+        count("charge", reply.name());
+        reply
+    }
+
+    #[tracing::instrument(name = "find payment", skip_all, fields(payment.id = %payment))]
+    async fn find(&self, payment: PaymentId, patience: Duration) -> Reply {
+        let reply = match self.send(self.client.get(self.payment_url(payment)), patience).await {
+            Ok(heard) => heard.found(),
+            Err(cause) => Reply::Unreachable(cause),
+        };
+        count("find", reply.name());
+        reply
+    }
+
+    #[tracing::instrument(name = "refund payment", skip_all, fields(payment.id = %back.payment, refund.id = %back.refund))]
+    async fn refund(&self, back: &Return, patience: Duration) -> RefundReply {
+        let body = RefundBody { amount: back.amount.amount, currency: back.amount.currency.as_str() };
+        let url = format!("{}/refunds/{}", self.payment_url(back.payment), back.refund);
+        let reply = match self.send(self.client.put(url).json(&body), patience).await {
+            Ok(heard) => heard.refunded(),
+            Err(cause) => RefundReply::Unreachable(cause),
+        };
+        count(
+            "refund",
+            match reply {
+                RefundReply::Acknowledged => "acknowledged",
+                RefundReply::Refused(_) => "refused",
+                RefundReply::Unreachable(_) => "unreachable",
+            },
+        );
+        reply
+    }
+}
+
+// === impl Heard ===
+
+impl Heard {
+    /// The answer to a charge.
+    fn charged(&self) -> Reply {
+        match self.status {
+            StatusCode::CONFLICT => Reply::Conflict,
+            StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => Reply::Refused(self.excerpt()),
+            // Some acquirers say a decline with the status, too.
+            status if status.is_success() || status == StatusCode::PAYMENT_REQUIRED => self.payment(),
+            _ => Reply::Unreachable(self.excerpt()),
+        }
+    }
+
+    /// The answer to a question about a payment.
+    fn found(&self) -> Reply {
+        match self.status {
+            StatusCode::OK => self.payment(),
+            StatusCode::NOT_FOUND => Reply::NotFound,
+            _ => Reply::Unreachable(self.excerpt()),
+        }
+    }
+
+    /// The answer to a refund.
+    fn refunded(&self) -> RefundReply {
+        if self.status.is_success() {
+            return RefundReply::Acknowledged;
+        }
+        // Too many requests and timeouts are weather; any other 4xx needs somebody to look.
+        let is_weather = matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT);
+        if self.status.is_client_error() && !is_weather {
+            RefundReply::Refused(self.excerpt())
+        } else {
+            RefundReply::Unreachable(self.excerpt())
+        }
+    }
+
+    fn payment(&self) -> Reply {
+        let Ok(answer) = serde_json::from_slice::<PaymentAnswer>(&self.body) else {
+            return Reply::Unreachable(format!("its answer cannot be read ({})", self.status));
+        };
+        let verdict = match answer.status.as_str() {
+            "approved" => Verdict::Approved,
+            "declined" => Verdict::Declined,
+            "pending" => Verdict::Pending,
+            other => return Reply::Unreachable(format!("it knows the payment in a state we do not: {other}")),
+        };
+        Reply::Known { verdict, amount: answer.amount, currency: answer.currency }
+    }
+
+    /// Enough of the answer for a log line.
+    fn excerpt(&self) -> String {
+        let text = String::from_utf8_lossy(&self.body);
+        format!("it answered {}: {}", self.status.as_u16(), text.chars().take(200).collect::<String>())
+    }
+}
+
+// === impl Reply ===
+
+impl Reply {
+    /// What the counter calls this reply.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Known { verdict: Verdict::Approved, .. } => "approved",
+            Self::Known { verdict: Verdict::Declined, .. } => "declined",
+            Self::Known { verdict: Verdict::Pending, .. } => "pending",
+            Self::NotFound => "not_found",
+            Self::Refused(_) => "refused",
+            Self::Conflict => "conflict",
+            Self::Unreachable(_) => "unreachable",
+        }
+    }
+}
+
+fn count(call: &'static str, result: &'static str) {
+    metrics::counter!("orders_acquirer_calls_total", "call" => call, "result" => result).increment(1);
+}
+
+/// An error with its causes: reqwest's own sentence names only the URL.
+fn describe(error: &reqwest::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(status: u16, body: &str) -> Heard {
+        Heard { status: StatusCode::from_u16(status).expect("a status"), body: body.as_bytes().to_vec() }
+    }
+
+    fn payment(status: &str) -> String {
+        format!(r#"{{"id":"p","status":"{status}","amount":2000,"currency":"EUR","method":"pm_approved"}}"#)
+    }
+
+    #[test]
+    fn only_what_is_certain_is_believed() {
+        for (status, body, expected) in [
+            (200, payment("approved"), "approved"),
+            (201, payment("declined"), "declined"),
+            (202, payment("pending"), "pending"),
+            (402, payment("declined"), "declined"),
+            (200, payment("weird"), "unreachable"),
+            (200, "<html>".to_owned(), "unreachable"),
+            (400, "{}".to_owned(), "refused"),
+            (422, "{}".to_owned(), "refused"),
+            (409, "{}".to_owned(), "conflict"),
+            (404, "{}".to_owned(), "unreachable"),
+            (401, "{}".to_owned(), "unreachable"),
+            (429, "{}".to_owned(), "unreachable"),
+            (500, "{}".to_owned(), "unreachable"),
+            (503, "{}".to_owned(), "unreachable"),
+        ] {
+            assert_eq!(heard(status, &body).charged().name(), expected, "charge answered {status} {body}");
+        }
+        assert_eq!(heard(404, "{}").found(), Reply::NotFound);
+        assert_eq!(heard(503, "{}").found().name(), "unreachable");
+        assert_eq!(heard(400, "{}").found().name(), "unreachable");
+    }
+
+    #[test]
+    fn a_refund_is_acknowledged_by_success_alone() {
+        assert_eq!(heard(201, "{}").refunded(), RefundReply::Acknowledged);
+        assert!(matches!(heard(409, "{}").refunded(), RefundReply::Refused(_)));
+        assert!(matches!(heard(429, "{}").refunded(), RefundReply::Unreachable(_)));
+        assert!(matches!(heard(503, "{}").refunded(), RefundReply::Unreachable(_)));
+    }
+}

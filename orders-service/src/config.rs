@@ -1,0 +1,146 @@
+//! Every flag of the orders service, each with its environment variable.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use chassis::flags::{self, Endpoint, Secret};
+use clap::{Args, Parser, Subcommand};
+use database::StoreUrl;
+
+/// The webhook secret of a laptop: everybody knows it.
+const WEBHOOK_SECRET_DEMO: &str = "whsec_demo";
+
+/// The orders service: ticket stock, orders, tickets and payments at the acquirer.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "orders-service", version, args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    /// What to do; serves when left out.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// How to serve.
+    #[command(flatten)]
+    pub config: Config,
+}
+
+/// What the program can do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Serve gRPC and the admin pages (the default)
+    Serve(Box<Config>),
+    /// Bring the store to the schema of this release, then exit
+    Migrate(Migrate),
+}
+
+/// Which store to migrate.
+#[derive(Clone, Debug, Args)]
+pub struct Migrate {
+    /// sqlite:PATH or postgres://USER@HOST/DATABASE
+    #[arg(long, env = "ORDERS_STORE", hide_env_values = true, value_name = "URL")]
+    pub store: StoreUrl,
+}
+
+/// How the service is run.
+#[derive(Clone, Debug, Args)]
+pub struct Config {
+    /// Where gRPC is served
+    #[arg(long, env = "ORDERS_LISTEN", default_value = "127.0.0.1:7101", value_name = "ADDRESS")]
+    pub listen: SocketAddr,
+
+    /// Where /healthz, /readyz and /metrics are served
+    #[arg(long, env = "ORDERS_ADMIN_LISTEN", default_value = "127.0.0.1:7102", value_name = "ADDRESS")]
+    pub admin_listen: SocketAddr,
+
+    /// Where orders are kept: sqlite:PATH or postgres://USER@HOST/DATABASE
+    #[arg(long, env = "ORDERS_STORE", hide_env_values = true, default_value = "sqlite:orders.db", value_name = "URL")]
+    pub store: StoreUrl,
+
+    /// Where the acquirer is
+    #[arg(long, env = "ORDERS_ACQUIRER_URL", default_value = "http://127.0.0.1:8090", value_name = "URL")]
+    pub acquirer_url: Endpoint,
+
+    /// How long the acquirer may take; shorter than the gateway's upstream timeout
+    #[arg(long, env = "ORDERS_ACQUIRER_TIMEOUT", default_value = "20s", value_parser = flags::positive_duration, value_name = "DURATION")]
+    pub acquirer_timeout: Duration,
+
+    /// The secret with which the acquirer signs its webhooks
+    #[arg(long, env = "ORDERS_WEBHOOK_SECRET", hide_env_values = true, hide_default_value = true, default_value = WEBHOOK_SECRET_DEMO, value_name = "SECRET")]
+    pub webhook_secret: Secret,
+
+    /// How long seats are held for an order
+    #[arg(long, env = "ORDERS_HOLD_TTL", default_value = "30m", value_parser = flags::positive_duration, value_name = "DURATION")]
+    pub hold_ttl: Duration,
+
+    /// Where payment links lead; the order's id is added to it
+    #[arg(long, env = "ORDERS_PAYMENT_LINK_BASE", default_value = "http://127.0.0.1:8080/pay", value_name = "URL")]
+    pub payment_link_base: String,
+
+    /// JSON file of the service tokens that may call; without it the service listens on loopback only
+    #[arg(long, env = "ORDERS_SERVICE_TOKENS", value_name = "FILE")]
+    pub service_tokens: Option<PathBuf>,
+
+    /// Serve beyond loopback without authentication
+    #[arg(long, env = "ORDERS_INSECURE")]
+    pub insecure: bool,
+
+    /// How long calls may take to finish when the process is told to end
+    #[arg(long, env = "ORDERS_DRAIN", default_value = "30s", value_parser = flags::duration, value_name = "DURATION")]
+    pub drain: Duration,
+
+    /// How long to go on serving after SIGTERM while balancers look away
+    #[arg(long, env = "ORDERS_DRAIN_DELAY", default_value = "0s", value_parser = flags::duration, value_name = "DURATION")]
+    pub drain_delay: Duration,
+}
+
+impl Config {
+    /// Does the service believe webhooks signed with the secret that everybody knows?
+    pub(crate) fn has_demo_secret(&self) -> bool {
+        self.webhook_secret.expose() == WEBHOOK_SECRET_DEMO
+    }
+}
+
+impl Default for Config {
+    /// What an empty command line and environment say.
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 7101)),
+            admin_listen: SocketAddr::from(([127, 0, 0, 1], 7102)),
+            store: StoreUrl::Sqlite("orders.db".into()),
+            acquirer_url: "http://127.0.0.1:8090".parse().expect("an endpoint"),
+            acquirer_timeout: Duration::from_secs(20),
+            webhook_secret: Secret::from(WEBHOOK_SECRET_DEMO.to_owned()),
+            hold_ttl: Duration::from_secs(30 * 60),
+            payment_link_base: "http://127.0.0.1:8080/pay".to_owned(),
+            service_tokens: None,
+            insecure: false,
+            drain: Duration::from_secs(30),
+            drain_delay: Duration::ZERO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn flags_are_consistent_and_default_is_the_empty_command_line() {
+        Cli::command().debug_assert();
+        let parsed = Cli::try_parse_from(["orders-service"]).expect("no flag is required").config;
+        // Only when nothing in the environment says otherwise.
+        if std::env::vars_os().all(|(name, _)| !name.to_string_lossy().starts_with("ORDERS_")) {
+            assert_eq!(format!("{parsed:?}"), format!("{:?}", Config::default()));
+        }
+    }
+
+    #[test]
+    fn serve_is_the_default_and_migrate_needs_a_store() {
+        let parse = |words: &[&str]| Cli::try_parse_from([&["orders-service"], words].concat());
+        assert!(parse(&["--hold-ttl", "2s"]).expect("flags alone").command.is_none());
+        assert!(matches!(parse(&["serve", "--hold-ttl", "2s"]).expect("serve").command, Some(Command::Serve(_))));
+        assert!(matches!(parse(&["migrate", "--store", "sqlite:x.db"]).expect("migrate").command, Some(Command::Migrate(_))));
+        for wrong in [&["--hold-ttl", "0s"][..], &["--hold-ttl", "5"], &["--acquirer-url", "nowhere"], &["--store", "x"]] {
+            assert!(parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The shop: what every use case shares.
+
+use std::{sync::Arc, time::Duration};
+
+use chassis::deadline::Deadline;
+use database::{BoxFuture, Database, DatabaseError, Tx};
+use tokio::sync::Notify;
+
+use crate::{acquirer::Acquirer, error::OrdersError};
+
+/// How often work is begun again because holds that are over were in its way. Each round sweeps them first, so only a flood of holds
+/// lapsing at this very moment can use them up.
+const SWEEPS_MAX: u32 = 32;
+
+/// What is left for writing down what the acquirer said: a fifth of the time, at most this.
+const WRITING: Duration = Duration::from_millis(500);
+
+/// What the use cases are told by the operator.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How long seats are held.
+    pub hold_ttl: Duration,
+    /// How long the acquirer may take to answer.
+    pub acquirer_timeout: Duration,
+    /// The secret shared with the acquirer for its webhooks.
+    pub webhook_secret: Vec<u8>,
+    /// Where payment links lead.
+    pub payment_link_base: String,
+}
+
+/// The use cases: rows on one side, the acquirer on the other. Clones share both.
+#[derive(Clone)]
+pub struct Shop {
+    pub(crate) store: Database,
+    pub(crate) acquirer: Arc<dyn Acquirer>,
+    pub(crate) settings: Arc<Settings>,
+    /// Wakes the refund outbox after a commit that put something into it.
+    pub(crate) refund_ordered: Arc<Notify>,
+}
+
+impl Shop {
+    /// Opens the shop over a store and an acquirer.
+    pub fn new(store: Database, acquirer: Arc<dyn Acquirer>, settings: Settings) -> Self {
+        Self { store, acquirer, settings: Arc::new(settings), refund_ordered: Arc::default() }
+    }
+
+    /// Runs `work` as one transaction, sweeping holds that are over when it says that they are in its way.
+    pub(crate) async fn act<T, W>(&self, name: &'static str, work: W) -> Result<T, OrdersError>
+    where
+        T: Send + 'static,
+        W: for<'a> Fn(&'a mut Tx<'_>) -> BoxFuture<'a, Result<T, OrdersError>> + Clone + Send + Sync + 'static,
+    {
+        for _ in 0..SWEEPS_MAX {
+            match self.store.transact(name, work.clone()).await {
+                Err(OrdersError::HoldsOver(ticket_type)) => self.sweep_type(&ticket_type).await?,
+                done => return done,
+            }
+        }
+        Err(DatabaseError::Conflict.into())
+    }
+
+    /// How long the acquirer may be waited for, with `deadline` set by a caller: some of the time is kept back for writing the answer.
+    pub(crate) fn patience(&self, deadline: Option<Deadline>) -> Result<Duration, OrdersError> {
+        let Some(left) = deadline.map(|deadline| deadline.remaining()) else {
+            return Ok(self.settings.acquirer_timeout);
+        };
+        let left = left.saturating_sub(WRITING.min(left / 5));
+        if left.is_zero() { Err(OrdersError::Deadline) } else { Ok(left.min(self.settings.acquirer_timeout)) }
+    }
+}
+
+/// Counts what somebody must look at, and says so in the log.
+pub(crate) fn alert(kind: &'static str, detail: &str) {
+    metrics::counter!("orders_alerts_total", "kind" => kind).increment(1);
+    tracing::error!(alert = kind, detail, "somebody must look");
+}

@@ -1,0 +1,81 @@
+//! Errors → gRPC statuses, the only place. The caller gets a stable reason and a next step, the log gets the cause.
+
+use std::{collections::HashMap, error::Error, time::Duration};
+
+use idem_proto::orders::v1::ErrorReason;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+
+use crate::{error::OrdersError, request::Violation};
+
+/// The domain of every `ErrorInfo`.
+pub const DOMAIN: &str = "orders";
+
+/// When to try again while something that we depend on is away.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// The status of an error; the cause goes to the log here.
+pub fn from_error(error: &OrdersError) -> Status {
+    let cause = error as &dyn Error;
+    match error {
+        OrdersError::Database(database) if database.is_transient() => {
+            tracing::error!(error = cause, "the store is not available");
+            unavailable(ErrorReason::StoreUnavailable, "the store cannot be reached; ask what happened, then try again")
+        }
+        OrdersError::AcquirerUnreachable(_) => {
+            tracing::warn!(error = cause, "the acquirer is not available");
+            unavailable(ErrorReason::AcquirerUnreachable, "the acquirer cannot be asked now; try again")
+        }
+        OrdersError::StaleToken => refused(
+            Code::FailedPrecondition,
+            ErrorReason::StaleFencingToken,
+            "a higher fencing token was seen for this operation: another holder has taken over",
+        ),
+        OrdersError::OperationReused => refused(
+            Code::FailedPrecondition,
+            ErrorReason::OperationReused,
+            "the operation id was used for another kind of operation, tenant or request",
+        ),
+        OrdersError::NotFound(what) => {
+            refused(Code::NotFound, ErrorReason::NotFound, format!("there is no such {what}"))
+        }
+        OrdersError::Deadline => {
+            refused(Code::DeadlineExceeded, ErrorReason::Deadline, "the deadline was over before work started")
+        }
+        OrdersError::ScopeNotGranted => refused(
+            Code::PermissionDenied,
+            ErrorReason::ScopeNotGranted,
+            "the service token does not grant this tenant (scope rest/<tenant>)",
+        ),
+        OrdersError::Database(_)
+        | OrdersError::Corrupt(_)
+        | OrdersError::Unreadable(_)
+        | OrdersError::HoldsOver(_) => {
+            tracing::error!(error = cause, "a fault of this service");
+            Status::internal("the orders service failed; ask what happened, then try again")
+        }
+    }
+}
+
+/// The status of a field out of bounds.
+pub fn from_violation(violation: &Violation) -> Status {
+    let mut details = ErrorDetails::with_bad_request_violation(&violation.field, violation.description);
+    details.set_error_info(ErrorReason::InvalidField.as_str_name(), DOMAIN, HashMap::new());
+    Status::with_error_details(Code::InvalidArgument, violation.to_string(), details)
+}
+
+/// The status of a task that panicked; what it did before is in the rows.
+pub fn from_panic() -> Status {
+    Status::internal("the orders service failed; ask what happened, then try again")
+}
+
+fn unavailable(reason: ErrorReason, message: &str) -> Status {
+    let mut details = ErrorDetails::with_retry_info(Some(RETRY_DELAY));
+    details.set_error_info(reason.as_str_name(), DOMAIN, HashMap::new());
+    Status::with_error_details(Code::Unavailable, message, details)
+}
+
+fn refused(code: Code, reason: ErrorReason, message: impl Into<String>) -> Status {
+    let details = ErrorDetails::with_error_info(reason.as_str_name(), DOMAIN, HashMap::new());
+    Status::with_error_details(code, message, details)
+}

@@ -1,0 +1,177 @@
+//! Operations: the highest token seen, and what was answered.
+
+use database::{Row, Tx, params};
+
+use crate::{
+    error::OrdersError,
+    operation_id::{FencingToken, Grant, OperationId},
+    outcome::{Answer, Kind, Label, Outcome},
+    wire,
+};
+
+/// What is known of an operation.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// The highest token seen.
+    pub token: FencingToken,
+    /// For whom, once a mutation has come.
+    pub identity: Option<Identity>,
+    /// The token under which work of several steps last began.
+    pub begun: Option<FencingToken>,
+    /// The last answer given.
+    pub kept: Option<Kept>,
+}
+
+/// What an operation id stands for, fixed by its first mutation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The integration.
+    pub tenant: String,
+    /// Which RPC.
+    pub kind: Kind,
+    /// Digest of what was asked.
+    pub request: Vec<u8>,
+}
+
+/// An answer kept beside its operation.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// The token it was given to.
+    pub token: FencingToken,
+    /// What was answered for.
+    pub kind: Kind,
+    /// What to do with it.
+    pub label: Label,
+    /// What it came to.
+    pub outcome: Option<Outcome>,
+}
+
+// The upsert is the fence: its guard lets no token through that is lower than one seen, and it locks the row for the rest of the
+// transaction.
+const RAISE: &str = "\
+-- orders.operation_raise
+INSERT INTO operations (id, token, created_at)
+VALUES ($1, $2, $3)
+    ON CONFLICT (id) DO UPDATE
+   SET token = excluded.token
+ WHERE operations.token <= excluded.token
+RETURNING token, tenant, kind, request, begun_token, answered_token, label, result";
+
+const FIND: &str = "\
+-- orders.operation_find
+SELECT token, tenant, kind, request, begun_token, answered_token, label, result
+  FROM operations
+ WHERE id = $1";
+
+const LOCK: &str = "\
+-- orders.operation_lock
+SELECT token, tenant, kind, request, begun_token, answered_token, label, result
+  FROM operations
+ WHERE id = $1
+   FOR UPDATE";
+
+const IDENTIFY: &str = "\
+-- orders.operation_identify
+UPDATE operations
+   SET tenant = $2, kind = $3, request = $4
+ WHERE id = $1
+   AND kind IS NULL";
+
+const BEGIN: &str = "\
+-- orders.operation_begin
+UPDATE operations
+   SET begun_token = $2
+ WHERE id = $1
+   AND token = $2";
+
+const KEEP: &str = "\
+-- orders.operation_keep
+UPDATE operations
+   SET answered_token = $2, label = $3, result = $4
+ WHERE id = $1
+   AND token = $2
+   AND (label IS NULL OR label <> 'final')";
+
+// The acquirer's word is final whoever holds the key now; it answers the token under which the payment was last sent.
+const SETTLE: &str = "\
+-- orders.operation_settle
+UPDATE operations
+   SET answered_token = COALESCE(begun_token, token), label = 'final', result = $2
+ WHERE id = $1
+   AND (label IS NULL OR label <> 'final')";
+
+/// Raises the operation's token and locks it; makes the row of an operation never seen, so that it fences from now on.
+pub async fn raise(tx: &mut Tx<'_>, grant: Grant) -> Result<Operation, OrdersError> {
+    let params = params![grant.operation.to_string(), grant.token.get(), tx.now()];
+    match tx.query_opt(RAISE, &params).await? {
+        Some(row) => read(&row),
+        None => Err(OrdersError::StaleToken),
+    }
+}
+
+/// Reads an operation without locking it.
+pub async fn find(tx: &mut Tx<'_>, operation: OperationId) -> Result<Option<Operation>, OrdersError> {
+    tx.query_opt(FIND, &params![operation.to_string()]).await?.as_ref().map(read).transpose()
+}
+
+/// Locks an operation that must exist.
+pub async fn lock(tx: &mut Tx<'_>, operation: OperationId) -> Result<Operation, OrdersError> {
+    let row = tx.query_opt(LOCK, &params![operation.to_string()]).await?;
+    read(&row.ok_or(OrdersError::Corrupt("a payment without its operation"))?)
+}
+
+/// Fixes what the operation id stands for.
+pub async fn identify(tx: &mut Tx<'_>, operation: OperationId, identity: &Identity) -> Result<(), OrdersError> {
+    let params = params![operation.to_string(), &identity.tenant, identity.kind.as_str(), &identity.request];
+    super::exactly(1, tx.execute(IDENTIFY, &params).await?)
+}
+
+/// Notes that work of several steps begins under this token: a repeat of the token waits instead of acting.
+pub async fn begin(tx: &mut Tx<'_>, grant: Grant) -> Result<(), OrdersError> {
+    super::exactly(1, tx.execute(BEGIN, &params![grant.operation.to_string(), grant.token.get()]).await?)
+}
+
+/// Keeps the answer given to this token; false when a higher token or a final answer is there, which then stands.
+pub async fn keep(tx: &mut Tx<'_>, grant: Grant, kind: Kind, answer: &Answer) -> Result<bool, OrdersError> {
+    let result = answer.outcome.as_ref().map(|outcome| wire::encode(kind, outcome));
+    let params = params![grant.operation.to_string(), grant.token.get(), answer.label.as_str(), result];
+    Ok(tx.execute(KEEP, &params).await? == 1)
+}
+
+/// Keeps what the acquirer's word made of a payment's operation, for good.
+pub async fn settle(tx: &mut Tx<'_>, operation: OperationId, outcome: &Outcome) -> Result<(), OrdersError> {
+    super::exactly(1, tx.execute(SETTLE, &params![operation.to_string(), wire::encode(Kind::Pay, outcome)]).await?)
+}
+
+fn read(row: &Row) -> Result<Operation, OrdersError> {
+    Ok(Operation {
+        token: token(row, "token")?.ok_or(OrdersError::Corrupt("token"))?,
+        identity: identity(row)?,
+        begun: token(row, "begun_token")?,
+        kept: kept(row)?,
+    })
+}
+
+fn identity(row: &Row) -> Result<Option<Identity>, OrdersError> {
+    let parts = (row.get::<Option<String>>("tenant")?, row.get::<Option<String>>("kind")?, row.get("request")?);
+    Ok(match parts {
+        (Some(tenant), Some(kind), Some(request)) => Some(Identity { tenant, kind: read_kind(&kind)?, request }),
+        _ => None,
+    })
+}
+
+fn kept(row: &Row) -> Result<Option<Kept>, OrdersError> {
+    let Some(token) = token(row, "answered_token")? else { return Ok(None) };
+    let label = Label::parse(&row.get::<String>("label")?).ok_or(OrdersError::Corrupt("label"))?;
+    let outcome = row.get::<Option<Vec<u8>>>("result")?.map(|bytes| wire::decode(&bytes)).transpose()?;
+    let kind = read_kind(&row.get::<String>("kind")?)?;
+    Ok(Some(Kept { token, kind, label, outcome }))
+}
+
+fn read_kind(word: &str) -> Result<Kind, OrdersError> {
+    Kind::parse(word).ok_or(OrdersError::Corrupt("kind of operation"))
+}
+
+fn token(row: &Row, column: &'static str) -> Result<Option<FencingToken>, OrdersError> {
+    row.get::<Option<i64>>(column)?.map(|number| FencingToken::new(number).ok_or(OrdersError::Corrupt(column))).transpose()
+}

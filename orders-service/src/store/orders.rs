@@ -1,0 +1,328 @@
+//! Orders, their items and their tickets.
+
+use database::{Row, Tx, Value, params};
+
+use crate::{
+    error::OrdersError,
+    money::Money,
+    operation_id::{OrderId, PaymentId, TicketId},
+    order::{Hold, Item, Order, OrderStatus, Ticket},
+    timestamp::Timestamp,
+};
+
+/// An order's own row.
+#[derive(Clone, Debug)]
+pub struct OrderRow {
+    /// Its name.
+    pub id: OrderId,
+    /// Whose it is.
+    pub tenant: String,
+    /// The venue of all its types.
+    pub venue: String,
+    /// As stored: a lapsed hold may still say pending.
+    pub status: OrderStatus,
+    /// What it costs.
+    pub total: Money,
+    /// When it was placed.
+    pub created_at: Timestamp,
+    /// When the hold ends, unless a payment is undecided then.
+    pub hold_expires_at: Timestamp,
+    /// When the seats are free again.
+    pub hold_until: Timestamp,
+    /// The payment that paid it, if one did.
+    pub paid_by: Option<PaymentId>,
+}
+
+/// A ticket's own row.
+#[derive(Clone, Debug)]
+pub struct TicketRow {
+    /// Its name.
+    pub id: TicketId,
+    /// The order it belongs to.
+    pub order: OrderId,
+    /// When it was first used.
+    pub used_at: Option<Timestamp>,
+}
+
+const FIND: &str = "\
+-- orders.order_find
+SELECT id, tenant, venue, status, total, currency, created_at, hold_expires_at, hold_until, paid_by
+  FROM orders
+ WHERE id = $1";
+
+const LOCK: &str = "\
+-- orders.order_lock
+SELECT id, tenant, venue, status, total, currency, created_at, hold_expires_at, hold_until, paid_by
+  FROM orders
+ WHERE id = $1
+   FOR UPDATE";
+
+const INSERT: &str = "\
+-- orders.order_insert
+INSERT INTO orders (id, tenant, venue, status, total, currency, created_at, hold_expires_at, hold_until)
+VALUES ($1, $2, $3, 'pending', $4, $5, $6, $7, $7)";
+
+const ITEMS: &str = "\
+-- orders.order_items
+SELECT i.ticket_type, i.quantity, i.unit_price, o.currency
+  FROM order_items i
+  JOIN orders o ON o.id = i.order_id
+ WHERE i.order_id = $1
+ ORDER BY i.position";
+
+const TICKETS: &str = "\
+-- orders.order_tickets
+SELECT id, ticket_type, used_at
+  FROM tickets
+ WHERE order_id = $1
+ ORDER BY position";
+
+const MOVE: &str = "\
+-- orders.order_move
+UPDATE orders
+   SET status = $3, paid_by = COALESCE($4, paid_by)
+ WHERE id = $1
+   AND status = $2";
+
+const HOLD_UNTIL: &str = "\
+-- orders.order_hold_until
+UPDATE orders
+   SET hold_until = hold_expires_at + $2
+ WHERE id = $1";
+
+const LAPSE: &str = "\
+-- orders.order_lapse
+UPDATE orders
+   SET status = 'expired'
+ WHERE id = $1
+   AND status = 'pending'
+   AND hold_until <= $2";
+
+const REFUNDED: &str = "\
+-- orders.order_refunded
+UPDATE orders
+   SET status = 'refunded'
+ WHERE id = $1
+   AND status = 'refund_pending'
+   AND paid_by = $2";
+
+const OVER: &str = "\
+-- orders.orders_over
+SELECT id
+  FROM orders
+ WHERE status = 'pending'
+   AND hold_until <= $1
+ ORDER BY hold_until
+ LIMIT $2";
+
+const OVER_OF_TYPE: &str = "\
+-- orders.orders_over_of_type
+SELECT o.id
+  FROM orders o
+  JOIN order_items i ON i.order_id = o.id
+ WHERE o.status = 'pending'
+   AND o.hold_until <= $1
+   AND i.ticket_type = $3
+ ORDER BY o.hold_until
+ LIMIT $2";
+
+const FIND_TICKET: &str = "\
+-- orders.ticket_find
+SELECT id, order_id, used_at
+  FROM tickets
+ WHERE id = $1";
+
+const USE_TICKET: &str = "\
+-- orders.ticket_use
+UPDATE tickets
+   SET used_at = $2
+ WHERE id = $1
+   AND used_at IS NULL";
+
+const HAS_USED_TICKET: &str = "\
+-- orders.order_has_used_ticket
+SELECT id
+  FROM tickets
+ WHERE order_id = $1
+   AND used_at IS NOT NULL
+ LIMIT 1";
+
+/// Rows in one INSERT at most. Sizes are powers of two, so that there are few statement texts to prepare.
+const ROWS_MAX: usize = 256;
+
+/// Reads an order without locking it.
+pub async fn find(tx: &mut Tx<'_>, id: OrderId) -> Result<Option<OrderRow>, OrdersError> {
+    tx.query_opt(FIND, &params![id.to_string()]).await?.as_ref().map(read).transpose()
+}
+
+/// Locks an order; its ticket types are locked before, when seats are to move.
+pub async fn lock(tx: &mut Tx<'_>, id: OrderId) -> Result<Option<OrderRow>, OrdersError> {
+    tx.query_opt(LOCK, &params![id.to_string()]).await?.as_ref().map(read).transpose()
+}
+
+/// Writes a new pending order with its items and one ticket a seat.
+pub async fn insert(tx: &mut Tx<'_>, tenant: &str, order: &Order) -> Result<(), OrdersError> {
+    let id = order.id.to_string();
+    let params = params![
+        &id,
+        tenant,
+        &order.venue,
+        order.total.amount,
+        order.total.currency.as_str(),
+        order.created_at.0,
+        order.hold_expires_at.0,
+    ];
+    super::exactly(1, tx.execute(INSERT, &params).await?)?;
+    let items = order.items.iter().zip(0u32..).map(|(item, position)| {
+        params![&id, position, &item.ticket_type, item.quantity, item.unit_price.amount]
+    });
+    let columns = "order_items (order_id, position, ticket_type, quantity, unit_price)";
+    insert_rows(tx, columns, items.collect()).await?;
+    let tickets = order.tickets.iter().zip(0u32..).map(|(ticket, position)| {
+        params![ticket.id.to_string(), &id, position, &ticket.ticket_type]
+    });
+    insert_rows(tx, "tickets (id, order_id, position, ticket_type)", tickets.collect()).await
+}
+
+/// Reads the whole of an order as it is now.
+pub async fn view(tx: &mut Tx<'_>, row: OrderRow) -> Result<Order, OrdersError> {
+    let status = row.status.seen(row.hold(tx.now()));
+    let items = items(tx, row.id).await?;
+    let tickets = tx.query(TICKETS, &params![row.id.to_string()]).await?;
+    let tickets = tickets.iter().map(|ticket| {
+        let is_used = ticket.get::<Option<i64>>("used_at")?.is_some();
+        Ok(Ticket {
+            id: super::id(ticket, "id", TicketId::parse)?,
+            ticket_type: ticket.get("ticket_type")?,
+            status: status.ticket(is_used),
+        })
+    });
+    Ok(Order {
+        tickets: tickets.collect::<Result<_, OrdersError>>()?,
+        id: row.id,
+        status,
+        venue: row.venue,
+        items,
+        total: row.total,
+        created_at: row.created_at,
+        hold_expires_at: row.hold_expires_at,
+    })
+}
+
+/// Moves a locked order on; `paid_by` names the payment when one pays it.
+pub async fn advance(
+    tx: &mut Tx<'_>,
+    row: &mut OrderRow,
+    to: OrderStatus,
+    paid_by: Option<PaymentId>,
+) -> Result<(), OrdersError> {
+    let params = params![row.id.to_string(), row.status.as_str(), to.as_str(), paid_by.map(|id| id.to_string())];
+    super::exactly(1, tx.execute(MOVE, &params).await?)?;
+    row.status = to;
+    row.paid_by = paid_by.or(row.paid_by);
+    Ok(())
+}
+
+/// Sets how long after `hold_expires_at` the hold lives on: `--hold-ttl` while a payment is undecided, nothing otherwise.
+pub async fn hold_on(tx: &mut Tx<'_>, id: OrderId, extra: std::time::Duration) -> Result<(), OrdersError> {
+    let extra = Timestamp(0).plus(extra).0;
+    super::exactly(1, tx.execute(HOLD_UNTIL, &params![id.to_string(), extra]).await?)
+}
+
+/// Marks an order expired if it is pending and its hold is over; false when not.
+pub async fn lapse(tx: &mut Tx<'_>, id: OrderId) -> Result<bool, OrdersError> {
+    let params = params![id.to_string(), tx.now()];
+    Ok(tx.execute(LAPSE, &params).await? == 1)
+}
+
+/// Marks the order of a refunded payment refunded, if it was waiting for that.
+pub async fn refunded(tx: &mut Tx<'_>, id: OrderId, payment: PaymentId) -> Result<(), OrdersError> {
+    tx.execute(REFUNDED, &params![id.to_string(), payment.to_string()]).await?;
+    Ok(())
+}
+
+/// Pending orders whose hold is over, those of one ticket type when one is named.
+pub async fn over(tx: &mut Tx<'_>, ticket_type: Option<&str>, limit: u32) -> Result<Vec<OrderId>, OrdersError> {
+    let rows = match ticket_type {
+        None => tx.query(OVER, &params![tx.now(), limit]).await?,
+        Some(ticket_type) => tx.query(OVER_OF_TYPE, &params![tx.now(), limit, ticket_type]).await?,
+    };
+    rows.iter().map(|row| super::id(row, "id", OrderId::parse)).collect()
+}
+
+/// Reads a ticket without locking it.
+pub async fn find_ticket(tx: &mut Tx<'_>, id: TicketId) -> Result<Option<TicketRow>, OrdersError> {
+    let row = tx.query_opt(FIND_TICKET, &params![id.to_string()]).await?;
+    let read = |row: &Row| {
+        Ok(TicketRow {
+            id: super::id(row, "id", TicketId::parse)?,
+            order: super::id(row, "order_id", OrderId::parse)?,
+            used_at: row.get::<Option<i64>>("used_at")?.map(Timestamp),
+        })
+    };
+    row.as_ref().map(read).transpose()
+}
+
+/// Marks a ticket used now; false when it was used before.
+pub async fn use_ticket(tx: &mut Tx<'_>, id: TicketId) -> Result<bool, OrdersError> {
+    let params = params![id.to_string(), tx.now()];
+    Ok(tx.execute(USE_TICKET, &params).await? == 1)
+}
+
+/// Was a ticket of this order used?
+pub async fn has_used_ticket(tx: &mut Tx<'_>, id: OrderId) -> Result<bool, OrdersError> {
+    Ok(tx.query_opt(HAS_USED_TICKET, &params![id.to_string()]).await?.is_some())
+}
+
+impl OrderRow {
+    /// Whether its seats are still promised at this moment of the store's clock.
+    pub fn hold(&self, now: i64) -> Hold {
+        if now < self.hold_until.0 { Hold::Live } else { Hold::Over }
+    }
+}
+
+async fn items(tx: &mut Tx<'_>, id: OrderId) -> Result<Vec<Item>, OrdersError> {
+    let rows = tx.query(ITEMS, &params![id.to_string()]).await?;
+    let read = |row: &Row| {
+        Ok(Item {
+            ticket_type: row.get("ticket_type")?,
+            quantity: row.get("quantity")?,
+            unit_price: super::money(row, "unit_price")?,
+        })
+    };
+    rows.iter().map(read).collect()
+}
+
+/// Inserts rows of equal width, many at a time.
+async fn insert_rows(tx: &mut Tx<'_>, columns: &str, rows: Vec<Vec<Value>>) -> Result<(), OrdersError> {
+    let mut rest = &rows[..];
+    while let Some(first) = rest.first() {
+        let size = ROWS_MAX.min(1 << rest.len().ilog2());
+        let (chunk, later) = rest.split_at(size);
+        let places = (0..size).map(|row| {
+            let places = (1..=first.len()).map(|column| format!("${}", row * first.len() + column));
+            format!("({})", places.collect::<Vec<_>>().join(", "))
+        });
+        let places = places.collect::<Vec<_>>().join(", ");
+        let sql = format!("-- orders.insert_rows\nINSERT INTO {columns}\nVALUES {places}");
+        super::exactly(size as u64, tx.execute(&sql, &chunk.concat()).await?)?;
+        rest = later;
+    }
+    Ok(())
+}
+
+fn read(row: &Row) -> Result<OrderRow, OrdersError> {
+    let paid_by = row.get::<Option<String>>("paid_by")?;
+    let paid_by = paid_by.map(|text| PaymentId::parse(&text).ok_or(OrdersError::Corrupt("paid_by"))).transpose()?;
+    Ok(OrderRow {
+        id: super::id(row, "id", OrderId::parse)?,
+        tenant: row.get("tenant")?,
+        venue: row.get("venue")?,
+        status: OrderStatus::parse(&row.get::<String>("status")?).ok_or(OrdersError::Corrupt("order status"))?,
+        total: super::money(row, "total")?,
+        created_at: Timestamp(row.get("created_at")?),
+        hold_expires_at: Timestamp(row.get("hold_expires_at")?),
+        hold_until: Timestamp(row.get("hold_until")?),
+        paid_by,
+    })
+}

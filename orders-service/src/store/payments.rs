@@ -1,0 +1,265 @@
+//! Payments, and the watch over every payment id that was sent.
+
+use std::time::Duration;
+
+use database::{Row, Tx, params};
+
+use crate::{
+    error::OrdersError,
+    money::Money,
+    operation_id::{OperationId, OrderId, PaymentId},
+    payment::{Payment, PaymentStatus},
+    timestamp::Timestamp,
+};
+
+/// A payment's own row.
+#[derive(Clone, Debug)]
+pub struct PaymentRow {
+    /// Its name, here and at the acquirer.
+    pub id: PaymentId,
+    /// The operation that made it.
+    pub operation: OperationId,
+    /// Whose it is.
+    pub tenant: String,
+    /// What it pays.
+    pub order: OrderId,
+    /// How much.
+    pub amount: Money,
+    /// Token of the payment method.
+    pub method: String,
+    /// Where it stands.
+    pub status: PaymentStatus,
+    /// When it was given up.
+    pub closed_at: Option<Timestamp>,
+    /// When the acquirer is next asked; none when it need not be any more.
+    pub next_ask_at: Option<Timestamp>,
+    /// How often the watch has asked since the interval last began anew.
+    pub asks: u32,
+    /// What was last learnt, if it did not decide the payment.
+    pub last_word: Option<LastWord>,
+}
+
+/// What was last learnt about an undecided payment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastWord {
+    /// The acquirer has it and has not decided.
+    Pending,
+    /// The acquirer did not know it.
+    NotFound,
+    /// The acquirer has something else under its id.
+    Mismatch,
+    /// The acquirer could not be asked.
+    Unreachable,
+}
+
+const FIND: &str = "\
+-- orders.payment_find
+SELECT id, operation_id, tenant, order_id, amount, currency, method, status, closed_at, next_ask_at, asks, last_word
+  FROM payments
+ WHERE id = $1";
+
+const LOCK: &str = "\
+-- orders.payment_lock
+SELECT id, operation_id, tenant, order_id, amount, currency, method, status, closed_at, next_ask_at, asks, last_word
+  FROM payments
+ WHERE id = $1
+   FOR UPDATE";
+
+const HAS_OPEN: &str = "\
+-- orders.payment_has_open
+SELECT id
+  FROM payments
+ WHERE order_id = $1
+   AND status IN ('started', 'pending')
+ LIMIT 1";
+
+const START: &str = "\
+-- orders.payment_start
+INSERT INTO payments (id, operation_id, tenant, order_id, amount, currency, method, status, created_at, next_ask_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, 'started', $8, $9)";
+
+const REOPEN: &str = "\
+-- orders.payment_reopen
+UPDATE payments
+   SET status = 'started', closed_at = NULL, next_ask_at = $2, asks = 0, last_word = NULL
+ WHERE id = $1
+   AND status = 'closed'";
+
+const CLOSE: &str = "\
+-- orders.payment_close
+UPDATE payments
+   SET status = 'closed', closed_at = $2, next_ask_at = $3, asks = 0, last_word = 'not_found'
+ WHERE id = $1
+   AND status IN ('started', 'pending')";
+
+const MARK_PENDING: &str = "\
+-- orders.payment_mark_pending
+UPDATE payments
+   SET status = 'pending', last_word = 'pending', next_ask_at = $2, asks = 0
+ WHERE id = $1
+   AND status = 'started'";
+
+const DECIDE: &str = "\
+-- orders.payment_decide
+UPDATE payments
+   SET status = $3, next_ask_at = NULL
+ WHERE id = $1
+   AND status = $2";
+
+const NOTE: &str = "\
+-- orders.payment_note
+UPDATE payments
+   SET last_word = $2
+ WHERE id = $1
+   AND status IN ('started', 'pending', 'closed')";
+
+const WATCH_ANEW: &str = "\
+-- orders.payment_watch_anew
+UPDATE payments
+   SET next_ask_at = $2, asks = 0
+ WHERE id = $1
+   AND status IN ('started', 'pending')";
+
+const DUE: &str = "\
+-- orders.payments_due
+SELECT id, operation_id, tenant, order_id, amount, currency, method, status, closed_at, next_ask_at, asks, last_word
+  FROM payments
+ WHERE next_ask_at <= $1
+ ORDER BY next_ask_at
+ LIMIT $2";
+
+const CLAIM: &str = "\
+-- orders.payment_claim
+UPDATE payments
+   SET next_ask_at = $3, asks = asks + 1
+ WHERE id = $1
+   AND next_ask_at = $2
+   AND next_ask_at <= $4
+   AND status IN ('started', 'pending', 'closed')";
+
+/// Reads a payment without locking it.
+pub async fn find(tx: &mut Tx<'_>, id: PaymentId) -> Result<Option<PaymentRow>, OrdersError> {
+    tx.query_opt(FIND, &params![id.to_string()]).await?.as_ref().map(read).transpose()
+}
+
+/// Locks a payment; its operation and order are locked before, when they are to change.
+pub async fn lock(tx: &mut Tx<'_>, id: PaymentId) -> Result<PaymentRow, OrdersError> {
+    let row = tx.query_opt(LOCK, &params![id.to_string()]).await?;
+    read(&row.ok_or(OrdersError::Corrupt("a payment is gone"))?)
+}
+
+/// Is a payment of this order undecided? Certain while the order is locked.
+pub async fn has_open(tx: &mut Tx<'_>, order: OrderId) -> Result<bool, OrdersError> {
+    Ok(tx.query_opt(HAS_OPEN, &params![order.to_string()]).await?.is_some())
+}
+
+/// Records a payment before it is sent, and puts it on the watch.
+pub async fn start(tx: &mut Tx<'_>, row: &PaymentRow) -> Result<(), OrdersError> {
+    let params = params![
+        row.id.to_string(),
+        row.operation.to_string(),
+        &row.tenant,
+        row.order.to_string(),
+        row.amount.amount,
+        row.amount.currency.as_str(),
+        &row.method,
+        tx.now(),
+        row.next_ask_at.map(|at| at.0),
+    ];
+    super::exactly(1, tx.execute(START, &params).await?)
+}
+
+/// Opens a payment again that had been given up.
+pub async fn reopen(tx: &mut Tx<'_>, id: PaymentId, ask_after: Duration) -> Result<(), OrdersError> {
+    let params = params![id.to_string(), Timestamp(tx.now()).plus(ask_after).0];
+    super::exactly(1, tx.execute(REOPEN, &params).await?)
+}
+
+/// Gives up a locked open payment; it stays on the watch.
+pub async fn close(tx: &mut Tx<'_>, id: PaymentId, ask_after: Duration) -> Result<(), OrdersError> {
+    let params = params![id.to_string(), tx.now(), Timestamp(tx.now()).plus(ask_after).0];
+    super::exactly(1, tx.execute(CLOSE, &params).await?)
+}
+
+/// The acquirer has it and has not decided: ask again soon, then ever more seldom.
+pub async fn mark_pending(tx: &mut Tx<'_>, row: &mut PaymentRow, ask_after: Duration) -> Result<(), OrdersError> {
+    let params = params![row.id.to_string(), Timestamp(tx.now()).plus(ask_after).0];
+    super::exactly(1, tx.execute(MARK_PENDING, &params).await?)?;
+    row.status = PaymentStatus::Pending;
+    Ok(())
+}
+
+/// Decides a locked payment, or moves a decided one on; the watch over it ends.
+pub async fn decide(tx: &mut Tx<'_>, row: &mut PaymentRow, to: PaymentStatus) -> Result<(), OrdersError> {
+    let params = params![row.id.to_string(), row.status.as_str(), to.as_str()];
+    super::exactly(1, tx.execute(DECIDE, &params).await?)?;
+    row.status = to;
+    Ok(())
+}
+
+/// Notes what was learnt about an undecided payment; a decided one is left alone.
+pub async fn note(tx: &mut Tx<'_>, id: PaymentId, word: LastWord) -> Result<(), OrdersError> {
+    tx.execute(NOTE, &params![id.to_string(), word.as_str()]).await?;
+    Ok(())
+}
+
+/// Begins the growing interval of an open payment anew.
+pub async fn watch_anew(tx: &mut Tx<'_>, id: PaymentId, ask_after: Duration) -> Result<(), OrdersError> {
+    let params = params![id.to_string(), Timestamp(tx.now()).plus(ask_after).0];
+    tx.execute(WATCH_ANEW, &params).await?;
+    Ok(())
+}
+
+/// Payments whose time to be asked for has come, the longest waiting first.
+pub async fn due(tx: &mut Tx<'_>, limit: u32) -> Result<Vec<PaymentRow>, OrdersError> {
+    let params = params![tx.now(), limit];
+    tx.query(DUE, &params).await?.iter().map(read).collect()
+}
+
+/// Takes the turn to ask for a payment and sets the next; false when another replica was faster or it is not due.
+pub async fn claim(tx: &mut Tx<'_>, row: &PaymentRow, next: Option<Timestamp>) -> Result<bool, OrdersError> {
+    let seen = row.next_ask_at.map(|at| at.0);
+    let params = params![row.id.to_string(), seen, next.map(|at| at.0), tx.now()];
+    Ok(tx.execute(CLAIM, &params).await? == 1)
+}
+
+impl PaymentRow {
+    /// The payment as its owner sees it.
+    pub fn view(&self) -> Payment {
+        Payment { id: self.id, order: self.order, status: self.status, amount: self.amount.clone() }
+    }
+}
+
+impl LastWord {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::NotFound => "not_found",
+            Self::Mismatch => "mismatch",
+            Self::Unreachable => "unreachable",
+        }
+    }
+
+    fn parse(word: &str) -> Option<Self> {
+        let all = [Self::Pending, Self::NotFound, Self::Mismatch, Self::Unreachable];
+        all.into_iter().find(|known| known.as_str() == word)
+    }
+}
+
+fn read(row: &Row) -> Result<PaymentRow, OrdersError> {
+    let last_word = row.get::<Option<String>>("last_word")?;
+    let last_word = last_word.map(|word| LastWord::parse(&word).ok_or(OrdersError::Corrupt("last word"))).transpose()?;
+    Ok(PaymentRow {
+        id: super::id(row, "id", PaymentId::parse)?,
+        operation: super::id(row, "operation_id", OperationId::parse)?,
+        tenant: row.get("tenant")?,
+        order: super::id(row, "order_id", OrderId::parse)?,
+        amount: super::money(row, "amount")?,
+        method: row.get("method")?,
+        status: PaymentStatus::parse(&row.get::<String>("status")?).ok_or(OrdersError::Corrupt("payment status"))?,
+        closed_at: row.get::<Option<i64>>("closed_at")?.map(Timestamp),
+        next_ask_at: row.get::<Option<i64>>("next_ask_at")?.map(Timestamp),
+        asks: row.get("asks")?,
+        last_word,
+    })
+}

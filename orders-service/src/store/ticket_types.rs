@@ -1,0 +1,210 @@
+//! Ticket types and the two counters of their stock.
+//!
+//! `held` counts every pending order, also those whose hold is over until the sweeper has been there; reads leave those out, and who
+//! needs their seats sweeps them first.
+
+use database::{Row, Tx, params};
+
+use crate::{
+    error::OrdersError,
+    operation_id::OrderId,
+    stock::{Offer, TicketType},
+};
+
+const VIEW: &str = "\
+-- orders.ticket_type_view
+SELECT t.id, t.venue, t.name, t.price, t.currency, t.capacity, t.sold,
+       t.held - COALESCE((SELECT CAST(SUM(i.quantity) AS BIGINT)
+                            FROM orders o
+                            JOIN order_items i ON i.order_id = o.id
+                           WHERE o.status = 'pending'
+                             AND o.hold_until <= $2
+                             AND i.ticket_type = t.id), 0) AS held
+  FROM ticket_types t
+ WHERE t.id = $1";
+
+const LOCK: &str = "\
+-- orders.ticket_type_lock
+SELECT id, venue, name, price, currency, capacity, sold, held
+  FROM ticket_types
+ WHERE id = $1
+   FOR UPDATE";
+
+// The locks are taken above the sort, so in the order of the ids.
+const LOCK_OF_ORDER: &str = "\
+-- orders.ticket_types_lock_of_order
+SELECT id
+  FROM ticket_types
+ WHERE id IN (SELECT ticket_type FROM order_items WHERE order_id = $1)
+ ORDER BY id
+   FOR UPDATE";
+
+const INSERT: &str = "\
+-- orders.ticket_type_insert
+INSERT INTO ticket_types (id, venue, name, price, currency, capacity)
+VALUES ($1, $2, $3, $4, $5, $6)
+    ON CONFLICT (id) DO NOTHING";
+
+const UPDATE: &str = "\
+-- orders.ticket_type_update
+UPDATE ticket_types
+   SET venue = $2, name = $3, price = $4, currency = $5, capacity = $6
+ WHERE id = $1
+   AND sold + held <= $6";
+
+const HOLD: &str = "\
+-- orders.stock_hold
+UPDATE ticket_types
+   SET held = held + $2
+ WHERE id = $1
+   AND capacity - sold - held >= $2";
+
+const SELL_HELD: &str = "\
+-- orders.stock_sell_held
+UPDATE ticket_types
+   SET held = held - i.quantity, sold = sold + i.quantity
+  FROM order_items i
+ WHERE i.order_id = $1
+   AND ticket_types.id = i.ticket_type
+   AND ticket_types.held >= i.quantity";
+
+const SELL_FREE: &str = "\
+-- orders.stock_sell_free
+UPDATE ticket_types
+   SET sold = sold + i.quantity
+  FROM order_items i
+ WHERE i.order_id = $1
+   AND ticket_types.id = i.ticket_type
+   AND capacity - sold - held >= i.quantity";
+
+const FREE_HELD: &str = "\
+-- orders.stock_free_held
+UPDATE ticket_types
+   SET held = held - i.quantity
+  FROM order_items i
+ WHERE i.order_id = $1
+   AND ticket_types.id = i.ticket_type
+   AND ticket_types.held >= i.quantity";
+
+const FREE_SOLD: &str = "\
+-- orders.stock_free_sold
+UPDATE ticket_types
+   SET sold = sold - i.quantity
+  FROM order_items i
+ WHERE i.order_id = $1
+   AND ticket_types.id = i.ticket_type
+   AND ticket_types.sold >= i.quantity";
+
+const SHORT_OF: &str = "\
+-- orders.stock_short_of
+SELECT t.id
+  FROM order_items i
+  JOIN ticket_types t ON t.id = i.ticket_type
+ WHERE i.order_id = $1
+   AND t.capacity - t.sold - t.held < i.quantity
+ ORDER BY t.id";
+
+const HAS_HOLD_OVER: &str = "\
+-- orders.stock_has_hold_over
+SELECT i.ticket_type
+  FROM orders o
+  JOIN order_items i ON i.order_id = o.id
+ WHERE o.status = 'pending'
+   AND o.hold_until <= $2
+   AND i.ticket_type = $1
+ LIMIT 1";
+
+/// Proof that the ticket types of an order are locked.
+#[derive(Debug)]
+pub struct LockedTypes {
+    order: OrderId,
+    types: u64,
+}
+
+/// A way in which all seats of an order change hands at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Move {
+    /// From held to sold.
+    SellHeld,
+    /// From free to sold.
+    SellFree,
+    /// From held to free.
+    FreeHeld,
+    /// From sold to free.
+    FreeSold,
+}
+
+/// Reads a ticket type as it is seen now: holds that are over do not count.
+pub async fn view(tx: &mut Tx<'_>, id: &str) -> Result<Option<TicketType>, OrdersError> {
+    let params = params![id, tx.now()];
+    tx.query_opt(VIEW, &params).await?.as_ref().map(read).transpose()
+}
+
+/// Locks a ticket type and reads its counters, swept or not. Lock several in the order of their ids.
+pub async fn lock(tx: &mut Tx<'_>, id: &str) -> Result<Option<TicketType>, OrdersError> {
+    tx.query_opt(LOCK, &params![id]).await?.as_ref().map(read).transpose()
+}
+
+/// Locks the ticket types of an order, in the order of their ids. Only who holds them may move its seats.
+pub async fn lock_of_order(tx: &mut Tx<'_>, order: OrderId) -> Result<LockedTypes, OrdersError> {
+    let types = tx.query(LOCK_OF_ORDER, &params![order.to_string()]).await?.len() as u64;
+    Ok(LockedTypes { order, types })
+}
+
+/// Makes a ticket type; false when there is one of this name.
+pub async fn insert(tx: &mut Tx<'_>, offer: &Offer) -> Result<bool, OrdersError> {
+    Ok(tx.execute(INSERT, &written(offer)).await? == 1)
+}
+
+/// Changes a ticket type unless its capacity would fall below its counters; false when it would, or when there is none.
+pub async fn update(tx: &mut Tx<'_>, offer: &Offer) -> Result<bool, OrdersError> {
+    Ok(tx.execute(UPDATE, &written(offer)).await? == 1)
+}
+
+/// Holds free seats of a locked ticket type.
+pub async fn hold(tx: &mut Tx<'_>, id: &str, quantity: u32) -> Result<(), OrdersError> {
+    super::exactly(1, tx.execute(HOLD, &params![id, quantity]).await?)
+}
+
+/// Moves all seats of an order at once.
+pub async fn shift(tx: &mut Tx<'_>, locked: &LockedTypes, which: Move) -> Result<(), OrdersError> {
+    let sql = match which {
+        Move::SellHeld => SELL_HELD,
+        Move::SellFree => SELL_FREE,
+        Move::FreeHeld => FREE_HELD,
+        Move::FreeSold => FREE_SOLD,
+    };
+    super::exactly(locked.types, tx.execute(sql, &params![locked.order.to_string()]).await?)
+}
+
+/// The ticket types of the order that have too few free seats for it, counting holds that are over as taken.
+pub async fn short_of(tx: &mut Tx<'_>, locked: &LockedTypes) -> Result<Vec<String>, OrdersError> {
+    let rows = tx.query(SHORT_OF, &params![locked.order.to_string()]).await?;
+    rows.iter().map(|row| Ok(row.get("id")?)).collect()
+}
+
+/// Fails with [`OrdersError::HoldsOver`] when seats of this type are counted as held whose hold is over.
+pub async fn sweep_first(tx: &mut Tx<'_>, id: &str) -> Result<(), OrdersError> {
+    let params = params![id, tx.now()];
+    match tx.query_opt(HAS_HOLD_OVER, &params).await? {
+        Some(_) => Err(OrdersError::HoldsOver(id.to_owned())),
+        None => Ok(()),
+    }
+}
+
+fn written(offer: &Offer) -> Vec<database::Value> {
+    let Offer { id, venue, name, price, capacity } = offer;
+    params![id, venue, name, price.amount, price.currency.as_str(), *capacity]
+}
+
+fn read(row: &Row) -> Result<TicketType, OrdersError> {
+    Ok(TicketType {
+        id: row.get("id")?,
+        venue: row.get("venue")?,
+        name: row.get("name")?,
+        price: super::money(row, "price")?,
+        capacity: row.get("capacity")?,
+        sold: row.get("sold")?,
+        held: row.get("held")?,
+    })
+}

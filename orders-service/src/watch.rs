@@ -1,0 +1,107 @@
+//! The watch over every payment id that was sent, until the acquirer has decided it.
+//!
+//! An open payment is asked for after 1, 2, 4, … seconds, at most a minute apart: a webhook that is lost costs a moment, not the money.
+//! One that was given up is watched for a day and a bit, ever more seldom, because a create that was on its way may land late. The
+//! schedule is in the rows and judged by the store's clock, so it survives restarts and replicas share it.
+
+use std::time::Duration;
+
+use chassis::deadline::Deadline;
+use futures::{StreamExt as _, stream};
+
+use crate::{
+    error::OrdersError,
+    payment::PaymentStatus,
+    resolve::Learnt,
+    shop::Shop,
+    store::payments::{self, PaymentRow},
+    timestamp::Timestamp,
+};
+
+/// The first question after a charge was left undecided.
+pub(crate) const FIRST: Duration = Duration::from_secs(1);
+
+/// Between two questions about an open payment, at most.
+const OPEN_MAX: Duration = Duration::from_secs(60);
+
+/// Between two questions about a payment that was given up, at most.
+const CLOSED_MAX: Duration = Duration::from_secs(10 * 60);
+
+/// How long a payment that was given up is asked for: a full day, and some for the last question to fall after it.
+const CLOSED_FOR: Duration = Duration::from_secs(25 * 3600);
+
+/// How long one question may take: an acquirer that hangs must not keep the others of its round waiting.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Payments taken in one round, and asked for side by side.
+const ROUND: u32 = 32;
+
+impl Shop {
+    /// Asks for every payment whose time has come; returns how many were asked for.
+    pub(crate) async fn watch_round(&self) -> Result<usize, OrdersError> {
+        let due = self
+            .store
+            .read("due payments", |tx| Box::pin(async move { payments::due(tx, ROUND).await }))
+            .await?;
+        let asked = stream::iter(due).map(|payment| async move {
+            match self.watch_one(&payment).await {
+                Ok(asked) => usize::from(asked),
+                Err(error) => {
+                    tracing::warn!(payment.id = %payment.id, error = &error as &dyn std::error::Error, "a watched payment could not be asked for");
+                    0
+                }
+            }
+        });
+        Ok(asked.buffer_unordered(ROUND as usize).fold(0, |sum, asked| async move { sum + asked }).await)
+    }
+
+    async fn watch_one(&self, payment: &PaymentRow) -> Result<bool, OrdersError> {
+        if !self.claim(payment).await? {
+            return Ok(false);
+        }
+        if let Learnt::Unreachable(cause) = self.ask(payment, Some(Deadline::after(PATIENCE))).await? {
+            tracing::warn!(payment.id = %payment.id, cause, "the acquirer cannot be asked for a watched payment");
+        }
+        Ok(true)
+    }
+
+    /// Takes the turn to ask for a payment; false when it is not due, or another replica took it.
+    pub(crate) async fn claim(&self, payment: &PaymentRow) -> Result<bool, OrdersError> {
+        let payment = payment.clone();
+        self.act("claim payment", move |tx| {
+            let payment = payment.clone();
+            Box::pin(async move {
+                let next = next_ask(&payment, Timestamp(tx.now()));
+                payments::claim(tx, &payment, next).await
+            })
+        })
+        .await
+    }
+}
+
+/// When to ask again after asking now; none when a payment that was given up has been watched long enough.
+fn next_ask(payment: &PaymentRow, now: Timestamp) -> Option<Timestamp> {
+    let longest = match (payment.status, payment.closed_at) {
+        (PaymentStatus::Closed, Some(closed_at)) if closed_at.plus(CLOSED_FOR) <= now => return None,
+        (PaymentStatus::Closed, _) => CLOSED_MAX,
+        _ => OPEN_MAX,
+    };
+    Some(now.plus(backoff(payment.asks + 1, longest)))
+}
+
+/// 1, 2, 4, … seconds, at most `longest`.
+pub(crate) fn backoff(tries: u32, longest: Duration) -> Duration {
+    FIRST.saturating_mul(1 << tries.min(30)).min(longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_double_up_to_their_limit() {
+        let seconds: Vec<u64> = (0..9).map(|tries| backoff(tries, OPEN_MAX).as_secs()).collect();
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        assert_eq!(backoff(u32::MAX, CLOSED_MAX), CLOSED_MAX);
+    }
+}
