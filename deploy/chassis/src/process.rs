@@ -1,7 +1,15 @@
 //! From `main` to an exit code.
 
 use crate::telemetry;
-use std::{error::Error, fmt::Write as _, future::Future, process::ExitCode, time::Duration};
+use std::{
+    backtrace::{Backtrace, BacktraceStatus},
+    error::Error,
+    fmt::Write as _,
+    future::Future,
+    panic,
+    process::ExitCode,
+    time::Duration,
+};
 
 /// Any error that a process can end with; `anyhow::Error`, `String` and every error enum convert into it.
 pub type BoxError = Box<dyn Error + Send + Sync>;
@@ -33,6 +41,7 @@ where
     };
     let context = runtime.enter();
     let telemetry = telemetry::init(service_name);
+    log_panics();
     let code = match configure().map_err(Into::into) {
         Err(error) => refuse(service_name, error.as_ref(), ExitCode::from(BAD_CONFIGURATION)),
         Ok(config) => match runtime.block_on(main(config)).map_err(Into::into) {
@@ -60,6 +69,20 @@ pub fn sentence(error: &(dyn Error + 'static)) -> String {
         cause = error.source();
     }
     sentence.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A panic is a line in the log like any other error, with its trace id.
+fn log_panics() {
+    panic::set_hook(Box::new(|panic| {
+        let payload = panic.payload();
+        let message = payload.downcast_ref::<String>().map(String::as_str);
+        let message = message.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        let location = panic.location().map(ToString::to_string);
+        // Empty unless RUST_BACKTRACE asks for it.
+        let backtrace = Backtrace::capture();
+        let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
+        tracing::error!(location, backtrace, "panic: {message}");
+    }));
 }
 
 #[allow(clippy::print_stderr, reason = "the last word of a process to the person who started it")]

@@ -14,13 +14,17 @@ use crate::{
 use axum::Router;
 use connection::{Connection, Protocol};
 use in_flight::InFlight;
-use std::{io::ErrorKind, net::SocketAddr, pin::pin, task::Poll, time::Duration};
+use std::{io::ErrorKind, net::SocketAddr, pin::pin, time::Duration};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
 /// How long to pause when the process has no file descriptor left for another connection.
 const EXHAUSTED: Duration = Duration::from_millis(100);
+
+/// What the kernel has taken in for us when the drain begins is still served: closing at once would reset clients that did
+/// nothing wrong.
+const ARRIVAL_GRACE: Duration = Duration::from_millis(100);
 
 /// How a drain ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,20 +85,20 @@ async fn serve(
         };
         drop(connections.spawn("connection", connection.serve(stream)));
     };
-    let mut draining = pin!(shutdown.draining());
+    let arrivals_over = async {
+        shutdown.draining().await;
+        tokio::time::sleep(ARRIVAL_GRACE).await;
+    };
+    let mut arrivals_over = pin!(arrivals_over);
     loop {
         tokio::select! {
             biased;
-            () = &mut draining => break,
+            () = &mut arrivals_over => break,
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => spawn(stream, peer),
                 Err(error) => after_refused_accept(&error).await,
             },
         }
-    }
-    // The kernel has taken these in already: closing the listener without them would reset clients that did nothing wrong.
-    while let Poll::Ready(Ok((stream, peer))) = std::future::poll_fn(|cx| Poll::Ready(listener.poll_accept(cx))).await {
-        spawn(stream, peer);
     }
     drop(listener);
     if tokio::time::timeout(drain, connections.wait()).await.is_err() {

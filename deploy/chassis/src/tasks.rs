@@ -99,7 +99,7 @@ mod tests {
         tasks.wait().await;
         for _round in 0..2 {
             let (release, held) = oneshot::channel::<()>();
-            drop(tasks.spawn("held", async move { held.await }));
+            drop(tasks.spawn("held", held));
             let waiting = tasks.clone();
             let waiter = Tasks::new().spawn("waiter", async move { waiting.wait().await });
             assert_eq!(tasks.len(), 1);

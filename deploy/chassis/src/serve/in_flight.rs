@@ -15,7 +15,13 @@ use std::{
 /// Counts requests from their head to the end of the answer's body; every clone is the same count.
 #[derive(Debug, Clone, Default)]
 pub(super) struct InFlight {
-    count: Arc<AtomicUsize>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    begun: AtomicUsize,
+    ended: AtomicUsize,
 }
 
 /// One request that is in flight on a server and on its connection.
@@ -34,16 +40,23 @@ pub(super) struct TrackedBody {
 // === impl InFlight ===
 
 impl InFlight {
+    /// How many requests are in flight now.
     pub(super) fn count(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
+        let ended = self.counts.ended.load(Ordering::Acquire);
+        self.begun().saturating_sub(ended)
     }
 
-    fn add(&self) {
-        self.count.fetch_add(1, Ordering::Relaxed);
+    /// How many requests have begun since the start.
+    pub(super) fn begun(&self) -> usize {
+        self.counts.begun.load(Ordering::Acquire)
     }
 
-    fn remove(&self) {
-        self.count.fetch_sub(1, Ordering::Relaxed);
+    fn begin(&self) {
+        self.counts.begun.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn end(&self) {
+        self.counts.ended.fetch_add(1, Ordering::AcqRel);
     }
 }
 
@@ -51,8 +64,8 @@ impl InFlight {
 
 impl Ticket {
     pub(super) fn new(server: &InFlight, connection: &InFlight) -> Self {
-        server.add();
-        connection.add();
+        server.begin();
+        connection.begin();
         Self { server: server.clone(), connection: connection.clone() }
     }
 
@@ -63,8 +76,8 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.server.remove();
-        self.connection.remove();
+        self.server.end();
+        self.connection.end();
     }
 }
 

@@ -44,14 +44,21 @@ struct Prefix {
 struct HeadWatch {
     /// Requests on this connection; a head is being read while there is none. None: not watched.
     in_flight: Option<InFlight>,
-    begun: Option<Instant>,
+    head: Option<Head>,
     /// Made only when a head really comes in pieces, which is rare.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
+/// A head of which some bytes are here.
+struct Head {
+    since: Instant,
+    /// The requests that had begun before it; when there are more, this head is complete.
+    after: usize,
+}
+
 /// Reads until the protocol is certain. None when the client closes without a word.
 pub(super) async fn sniff(mut tcp: TcpStream, in_flight: &InFlight) -> io::Result<Option<Sniffed>> {
-    let begun = Instant::now();
+    let since = Instant::now();
     let mut prefix = Prefix { bytes: [0; PREFACE.len()], given: 0, len: 0 };
     while prefix.len < PREFACE.len() {
         let read = tcp.read(&mut prefix.bytes[prefix.len..]).await?;
@@ -60,11 +67,12 @@ pub(super) async fn sniff(mut tcp: TcpStream, in_flight: &InFlight) -> io::Resul
             return Ok(None);
         }
         if read == 0 || prefix.bytes[..prefix.len] != PREFACE[..prefix.len] {
-            let head = HeadWatch { in_flight: Some(in_flight.clone()), begun: Some(begun), timer: None };
+            let head = Some(Head { since, after: 0 });
+            let head = HeadWatch { in_flight: Some(in_flight.clone()), head, timer: None };
             return Ok(Some(Sniffed::Http1(Stream { tcp, prefix, head })));
         }
     }
-    let head = HeadWatch { in_flight: None, begun: None, timer: None };
+    let head = HeadWatch { in_flight: None, head: None, timer: None };
     Ok(Some(Sniffed::Http2(Stream { tcp, prefix, head })))
 }
 
@@ -73,25 +81,26 @@ pub(super) async fn sniff(mut tcp: TcpStream, in_flight: &InFlight) -> io::Resul
 impl HeadWatch {
     /// Notes that bytes came in.
     fn received(&mut self) {
-        match &self.in_flight {
-            Some(in_flight) if in_flight.count() == 0 => {
-                self.begun.get_or_insert_with(Instant::now);
-            }
-            // The head was complete: these are bytes of its body.
-            _ => self.begun = None,
+        let Some(in_flight) = &self.in_flight else {
+            return;
+        };
+        let after = in_flight.begun();
+        // While a request is in flight they belong to its body.
+        if in_flight.count() == 0 && self.head.as_ref().is_none_or(|head| head.after != after) {
+            self.head = Some(Head { since: Instant::now(), after });
         }
     }
 
     /// Ready when a head that was begun is overdue. Otherwise the task is woken when it will be.
     fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.in_flight.as_ref().is_none_or(|in_flight| in_flight.count() > 0) {
-            self.begun = None;
-        }
-        let Some(begun) = self.begun else {
+        let begun = self.in_flight.as_ref().map_or(0, InFlight::begun);
+        let Some(head) = self.head.take_if(|head| head.after == begun) else {
+            self.head = None;
             self.timer = None;
             return Poll::Pending;
         };
-        let deadline = begun + HEAD_LIMIT;
+        let deadline = head.since + HEAD_LIMIT;
+        self.head = Some(head);
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
         if timer.deadline() != deadline {
             timer.as_mut().reset(deadline);

@@ -8,6 +8,7 @@ use tracing::{
     field::{Field, Visit},
 };
 use tracing_subscriber::{
+    field::RecordFields,
     fmt::{FmtContext, FormatEvent, FormatFields, format::Writer},
     registry::LookupSpan,
 };
@@ -41,6 +42,15 @@ where
             }
         });
         writeln!(writer, "{}", Value::Object(line))
+    }
+}
+
+/// The fields of spans are not written, so they need not be formatted for each request either.
+pub(super) struct NoFields;
+
+impl<'writer> FormatFields<'writer> for NoFields {
+    fn format_fields<R: RecordFields>(&self, _writer: Writer<'writer>, _fields: R) -> fmt::Result {
+        Ok(())
     }
 }
 
@@ -112,7 +122,12 @@ mod tests {
         let provider = opentelemetry_sdk::trace::SdkTracerProvider::builder().build();
         let _default = tracing_subscriber::registry()
             .with(crate::telemetry::span_layer(provider.tracer("test")))
-            .with(tracing_subscriber::fmt::layer().event_format(JsonLines).with_writer(move || writer.clone()))
+            .with(
+                tracing_subscriber::fmt::layer()
+                    .event_format(JsonLines)
+                    .fmt_fields(NoFields)
+                    .with_writer(move || writer.clone()),
+            )
             .set_default();
         let error = io::Error::other("gone");
         let trace_id = tracing::info_span!("http request", secret = "sk_demo").in_scope(|| {

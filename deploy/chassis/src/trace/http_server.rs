@@ -77,7 +77,7 @@ impl HttpOutcome {
         info_span!(
             parent: None,
             "http request",
-            otel.name = format_args!("{method} {route}"),
+            otel.name = format_args!("{method}{}{route}", if route.is_empty() { "" } else { " " }),
             otel.kind = "server",
             otel.status_code = Empty,
             http.request.method = method,

@@ -89,6 +89,15 @@ async fn http_request_without_a_valid_parent_starts_a_trace() {
 }
 
 #[tokio::test]
+async fn unknown_paths_and_methods_do_not_become_names() {
+    let collector = Collector::start();
+    let mut request = request("/v2/anything", None);
+    *request.method_mut() = "BREW".parse().unwrap();
+    assert_eq!(routes().oneshot(request).await.unwrap().status(), 404);
+    assert_eq!(collector.only().name, "OTHER");
+}
+
+#[tokio::test]
 async fn a_client_that_goes_away_leaves_a_span() {
     let collector = Collector::start();
     let mut stuck = Box::pin(routes().oneshot(request("/stuck", Some(PARENT))));
