@@ -1,6 +1,6 @@
 //! What the sandbox is told when it starts.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use chassis::flags::{self, Secret};
@@ -13,19 +13,23 @@ use crate::webhooks;
 /// Everybody knows it, so it is good for loopback only.
 pub const DEVELOPMENT_WEBHOOK_SECRET: &str = "whsec_demo";
 
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8090);
+const WEBHOOK_URL: &str = "http://127.0.0.1:8080/webhooks/acquirer";
+const DRAIN: Duration = Duration::from_secs(30);
+
 /// An acquirer to play with: it charges once per payment id, and fails on request.
-#[derive(Debug, Clone, Parser)]
+#[derive(Debug, Clone, PartialEq, Eq, Parser)]
 #[command(name = "acquirer-sandbox", version, about)]
 pub struct Config {
     /// Where payments are taken.
-    #[arg(long, env = "ACQUIRER_LISTEN", default_value = "127.0.0.1:8090", value_name = "HOST:PORT")]
+    #[arg(long, env = "ACQUIRER_LISTEN", default_value_t = LISTEN, value_name = "HOST:PORT")]
     pub listen: SocketAddr,
 
     /// Where approvals and declines are told.
     #[arg(
         long,
         env = "ACQUIRER_WEBHOOK_URL",
-        default_value = "http://127.0.0.1:8080/webhooks/acquirer",
+        default_value = WEBHOOK_URL,
         value_name = "URL",
         value_parser = |text: &str| webhooks::parse_url(text).map(String::from)
     )]
@@ -63,6 +67,13 @@ impl Config {
     }
 }
 
+impl Default for Config {
+    /// What a start without flags and environment has.
+    fn default() -> Self {
+        Config { listen: LISTEN, webhook_url: Some(WEBHOOK_URL.to_owned()), webhook_secret: None, drain: DRAIN }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use chassis::process::sentence;
@@ -71,6 +82,11 @@ mod tests {
 
     fn parse(flags: &[&str]) -> Config {
         Config::try_parse_from([&["acquirer-sandbox"], flags].concat()).unwrap()
+    }
+
+    #[test]
+    fn default_is_a_start_without_flags() {
+        assert_eq!(parse(&[]), Config::default());
     }
 
     #[test]
