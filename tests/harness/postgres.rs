@@ -1,0 +1,47 @@
+//! A database of one test's own on the private server.
+
+use tokio_postgres::NoTls;
+
+/// A database of one test's own.
+#[derive(Clone, Debug)]
+pub struct PrivateDatabase {
+    /// To connect.
+    pub url: String,
+}
+
+impl PrivateDatabase {
+    /// Creates one on the server of `IDEM_TEST_POSTGRES`.
+    pub async fn create() -> Self {
+        let server = std::env::var("IDEM_TEST_POSTGRES").expect(
+            "this test needs Postgres: run it by `tests/run`, or after `eval \"$(tests/postgres start)\"`",
+        );
+        let name = format!("e2e_{}", uuid::Uuid::new_v4().simple());
+        connect(&server).await.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
+        let (base, _) = server.rsplit_once('/').expect("a URL with a database");
+        Self { url: format!("{base}/{name}") }
+    }
+
+    /// One number from a query.
+    pub async fn number(&self, query: &str) -> i64 {
+        connect(&self.url).await.query_one(query, &[]).await.expect("one row").get(0)
+    }
+
+    /// A column of texts from a query.
+    pub async fn texts(&self, query: &str) -> Vec<String> {
+        let rows = connect(&self.url).await.query(query, &[]).await.expect("rows");
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+
+    /// Makes the store look like one of an older release: its last migrations are not recorded.
+    pub async fn forget_last_migrations(&self) {
+        let older = "DELETE FROM schema_migrations WHERE number = (SELECT max(number) FROM schema_migrations s WHERE s.schema = schema_migrations.schema)";
+        connect(&self.url).await.execute(older, &[]).await.expect("recorded migrations");
+    }
+}
+
+async fn connect(url: &str) -> tokio_postgres::Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("the private server answers");
+    // Ends when the client is dropped.
+    chassis::tasks::Tasks::new().spawn("postgres connection", connection);
+    client
+}

@@ -1,0 +1,8 @@
+//! Real processes on a real Postgres: killed, stopped and told to leave.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod killed;
+mod leaving;
+mod paused;
+mod starting;
+mod store_down;

@@ -1,0 +1,99 @@
+//! What a process says when it cannot start: one clear sentence, a non-zero exit, nothing served.
+
+use std::process::{Command, Stdio};
+
+use e2e::{PrivateDatabase, binary, free_address};
+
+struct Refusal {
+    code: Option<i32>,
+    said: String,
+}
+
+async fn refused(program: &'static str, arguments: &[&str]) -> Refusal {
+    let arguments: Vec<String> = arguments.iter().map(|a| (*a).to_owned()).collect();
+    let run = move || {
+        let mut command = Command::new(binary(program));
+        command.args(&arguments).env("RUST_LOG", "error").stdin(Stdio::null());
+        command.output().unwrap_or_else(|e| panic!("{program}: {e}"))
+    };
+    let output = tokio::time::timeout(std::time::Duration::from_secs(15), tokio::task::spawn_blocking(run));
+    let output = output.await.unwrap_or_else(|_| panic!("{program} neither started nor refused")).unwrap();
+    Refusal { code: output.status.code(), said: String::from_utf8_lossy(&output.stderr).into_owned() }
+}
+
+impl Refusal {
+    #[track_caller]
+    fn expect(self, words: &[&str]) {
+        assert!(self.code.is_some_and(|code| code != 0), "{:?}: {}", self.code, self.said);
+        for word in words {
+            assert!(self.said.contains(word), "{word} in {:?}", self.said);
+        }
+        assert!(!self.said.contains("panicked"), "{}", self.said);
+    }
+}
+
+#[tokio::test]
+async fn wrong_flags_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = format!("sqlite:{}", dir.path().join("a.db").display());
+    refused("idem-service", &["--nonsense"]).await.expect(&["--nonsense"]);
+    refused("idem-service", &["--store", "mysql://x"]).await.expect(&["--store"]);
+    refused("idem-service", &["--store", &db, "--listen", "0.0.0.0:0"]).await.expect(&["--insecure"]);
+    refused("orders-service", &["--store", &db, "--listen", "0.0.0.0:0"]).await.expect(&["--insecure"]);
+    refused("orders-service", &["--store", &db, "--acquirer-timeout", "soon"]).await.expect(&["--acquirer-timeout"]);
+    refused("gateway", &["--lease", "5s", "--upstream-timeout", "6s"]).await.expect(&["lease", "upstream"]);
+    refused("gateway", &["--lease", "60s", "--retention", "61s"]).await.expect(&["retention"]);
+    refused("gateway", &["--lease", "2h"]).await.expect(&["lease"]);
+    refused("gateway", &["--api-keys", "/nowhere/keys.json"]).await.expect(&["/nowhere/keys.json"]);
+    refused("idem-local", &["--acquirer-timeout", "30s"]).await.expect(&["acquirer", "upstream"]);
+}
+
+#[tokio::test]
+async fn a_busy_port_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = format!("sqlite:{}", dir.path().join("a.db").display());
+    let busy = std::net::TcpListener::bind(free_address()).unwrap();
+    let address = busy.local_addr().unwrap().to_string();
+    refused("idem-service", &["--store", &db, "--listen", &address]).await.expect(&[&address]);
+    refused("gateway", &["--listen", &address]).await.expect(&[&address]);
+    refused("acquirer-sandbox", &["--listen", &address]).await.expect(&[&address]);
+    refused("orders-service", &["--store", &db, "--admin-listen", &address]).await.expect(&[&address]);
+}
+
+#[tokio::test]
+async fn a_database_that_cannot_be_used_is_named() {
+    let closed = format!("postgres://nobody@{}/none", free_address());
+    for program in ["idem-service", "orders-service"] {
+        refused(program, &["--store", &closed]).await.expect(&[]);
+        refused(program, &["--store", "sqlite:/nowhere/at/all/a.db"]).await.expect(&["/nowhere/at/all"]);
+    }
+}
+
+#[tokio::test]
+async fn two_processes_never_share_one_sqlite_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = format!("sqlite:{}", dir.path().join("a.db").display());
+    let flags = ["--store", &db, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
+    let arguments: Vec<String> = flags.iter().map(|f| (*f).to_owned()).collect();
+    let first = e2e::Process::start("idem-service", &arguments);
+    e2e::eventually("the first one has the file", || async {
+        dir.path().join("a.db").exists().then_some(())
+    })
+    .await;
+    refused("idem-service", &flags).await.expect(&["a.db"]);
+    drop(first);
+}
+
+#[tokio::test]
+async fn an_older_schema_is_refused_with_the_command_to_run_on_postgres() {
+    let database = PrivateDatabase::create().await;
+    for program in ["idem-service", "orders-service"] {
+        let migrate = Command::new(binary(program)).args(["migrate", "--store", &database.url]).output().unwrap();
+        assert!(migrate.status.success(), "{}", String::from_utf8_lossy(&migrate.stderr));
+    }
+    database.forget_last_migrations().await;
+    for program in ["idem-service", "orders-service"] {
+        let flags = ["--store", database.url.as_str(), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
+        refused(program, &flags).await.expect(&["migrate"]);
+    }
+}

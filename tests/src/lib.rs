@@ -1,1 +1,0 @@
-//! End-to-end tests over the running world, and the harness they share.
