@@ -35,7 +35,10 @@ impl Server {
             open.acquire().await.unwrap().forget();
             "through"
         };
-        let router = Router::new().route("/", get(|| async { "hello" })).route("/gate", get(handler));
+        let router = Router::new()
+            .route("/", get(|| async { "hello" }))
+            .route("/gate", get(handler))
+            .route("/hang-up", get(|| async { axum::Extension(HangUp) }));
         let listener = crate::listen::bind("127.0.0.1:0".parse().unwrap(), "the test", "--listen").unwrap();
         let addr = listener.local_addr().unwrap();
         let (trigger, shutdown) = Shutdown::new();
@@ -219,6 +222,21 @@ async fn slow_answer_is_not_taken_for_a_slow_head() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     server.gate.add_permits(1);
     answer(&mut stream, "through").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn handler_that_hangs_up_sends_no_byte_and_is_not_in_flight_any_more() {
+    let server = Server::start();
+    let mut stream = server.connect().await;
+    send(&mut stream, "/hang-up").await;
+    assert!(is_closed(&mut stream).await);
+    let (mut client, connection) = server.connect_h2().await;
+    let (response, _) = client.send_request(Request::get("http://test/hang-up").body(()).unwrap(), true).unwrap();
+    assert!(response.await.unwrap_err().is_reset());
+    server.trigger.begin();
+    drop(client);
+    connection.await.unwrap().unwrap();
+    assert_eq!(server.done.await.unwrap(), Drained { in_time: true });
 }
 
 #[tokio::test]
