@@ -121,7 +121,7 @@ where
 }
 
 fn deadline_exceeded<B: Default>(error_domain: &str) -> Response<B> {
-    refuse(Code::DeadlineExceeded, "the deadline given in grpc-timeout is over", error_domain, "ERROR_REASON_DEADLINE")
+    refuse(Code::DeadlineExceeded, "the deadline given in grpc-timeout is over", error_domain, "DEADLINE")
 }
 
 #[cfg(test)]

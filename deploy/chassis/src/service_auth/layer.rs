@@ -92,7 +92,7 @@ impl<S> ServiceAuthService<S> {
         let caller = self.auth.authenticate(request.headers()).map_err(|why| Refusal {
             code: Code::Unauthenticated,
             message: why.message(),
-            reason: "ERROR_REASON_UNAUTHENTICATED",
+            reason: "UNAUTHENTICATED",
             error_domain: self.error_domain,
         })?;
         if matches!(guard, Guard::AnyToken) || caller.may_call(path) {
@@ -102,7 +102,7 @@ impl<S> ServiceAuthService<S> {
         Err(Refusal {
             code: Code::PermissionDenied,
             message: "this service token does not grant the RPC",
-            reason: "ERROR_REASON_RPC_NOT_GRANTED",
+            reason: "RPC_NOT_GRANTED",
             error_domain: self.error_domain,
         })
     }
@@ -210,8 +210,8 @@ mod tests {
         let tokens =
             r#"[{"service": "gateway", "token": "all", "scopes": ["rest/*"], "rpcs": ["IdempotencyService/*"]}]"#;
         let auth = ServiceAuth { grants: Some(file::parse(tokens).unwrap().into()) };
-        let unauthenticated = || Err((Code::Unauthenticated, "ERROR_REASON_UNAUTHENTICATED".to_owned()));
-        let denied = || Err((Code::PermissionDenied, "ERROR_REASON_RPC_NOT_GRANTED".to_owned()));
+        let unauthenticated = || Err((Code::Unauthenticated, "UNAUTHENTICATED".to_owned()));
+        let denied = || Err((Code::PermissionDenied, "RPC_NOT_GRANTED".to_owned()));
         let table = [
             (RESERVE, Some("all"), Ok("gateway".to_owned())),
             (RESERVE, Some("wrong"), unauthenticated()),
