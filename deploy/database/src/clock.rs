@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// The clock of a store: an offset added to the store's own now.
 ///
@@ -42,6 +42,17 @@ impl Clock {
     pub fn offset_micros(&self) -> i64 {
         i64::try_from(self.offset_micros.load(Ordering::SeqCst)).unwrap_or(i64::MAX)
     }
+
+    /// The store's now in SQLite.
+    pub(crate) fn over_wall(&self) -> i64 {
+        wall_micros().saturating_add(self.offset_micros())
+    }
+}
+
+/// The wall clock in microseconds since 1970.
+pub(crate) fn wall_micros() -> i64 {
+    let since_1970 = chassis::clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_1970.as_micros()).unwrap_or(i64::MAX)
 }
 
 // === impl Hand ===

@@ -1,7 +1,9 @@
 //! A store of either kind.
 
 use futures::future::BoxFuture;
+use tracing::Instrument;
 
+use crate::postgres::Access;
 use crate::{Clock, DatabaseError, Migrated, OpenError, Options, Postgres, Schema, Sqlite, StoreUrl, Tx};
 
 /// An open store of either kind. Clones are cheap and share it.
@@ -19,13 +21,28 @@ impl Database {
     /// Opens a store. An empty one gets its schema; an older one is refused with the command that migrates it; a newer
     /// one is accepted and logged, since a release must live with the schema of the next. Answers within about five
     /// seconds, also when nobody is there.
-    pub async fn open(_url: &StoreUrl, _schema: &Schema, _clock: Clock, _options: Options) -> Result<Self, OpenError> {
-        unimplemented!()
+    ///
+    /// # Panics
+    /// When the schema's migrations are not numbered from 1 without gaps.
+    pub async fn open(url: &StoreUrl, schema: &Schema, clock: Clock, options: Options) -> Result<Self, OpenError> {
+        schema.assert_numbered();
+        match url {
+            StoreUrl::Sqlite(path) => Ok(Self::Sqlite(Sqlite::open(path, schema, clock, &options).await?)),
+            StoreUrl::Postgres(config) => Ok(Self::Postgres(Postgres::open(config, schema, clock, &options).await?)),
+        }
     }
 
-    /// Brings a store to the schema, all missing migrations or none. Idempotent, and safe when two run at once.
-    pub async fn migrate(_url: &StoreUrl, _schema: &Schema) -> Result<Migrated, OpenError> {
-        unimplemented!()
+    /// Brings a store to the schema, all missing migrations or none. Idempotent, and safe when two run at once. A
+    /// SQLite file must not be in use.
+    ///
+    /// # Panics
+    /// When the schema's migrations are not numbered from 1 without gaps.
+    pub async fn migrate(url: &StoreUrl, schema: &Schema) -> Result<Migrated, OpenError> {
+        schema.assert_numbered();
+        match url {
+            StoreUrl::Sqlite(path) => Sqlite::migrate(path, schema).await,
+            StoreUrl::Postgres(config) => Postgres::migrate(config, schema).await,
+        }
     }
 
     /// Runs `work` as one short transaction: `Ok` commits, `Err` rolls back.
@@ -36,36 +53,60 @@ impl Database {
     /// never retried. On Postgres the isolation is READ COMMITTED: put guards in the `WHERE` and check the row count.
     ///
     /// When the caller's future is dropped the transaction is rolled back, or, once queued on SQLite, may still run
-    /// and commit; it is never left open.
+    /// and commit; it is never left open. So a caller with a deadline drops the future at the deadline.
+    ///
+    /// # Panics
+    /// On SQLite when `work` waits for anything but its statements. A panic of `work` rolls back and goes on in the
+    /// caller.
     pub async fn transact<T, E>(
         &self,
-        _name: &'static str,
-        _work: impl for<'a> Fn(&'a mut Tx<'_>) -> BoxFuture<'a, Result<T, E>> + Send + Sync + 'static,
+        name: &'static str,
+        work: impl for<'a> Fn(&'a mut Tx<'_>) -> BoxFuture<'a, Result<T, E>> + Send + Sync + 'static,
     ) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<DatabaseError> + Send + 'static,
     {
-        unimplemented!()
+        let span = tracing::debug_span!("run transaction", db.transaction = name);
+        match self {
+            Self::Sqlite(sqlite) => sqlite.transact(name, work).instrument(span).await,
+            Self::Postgres(postgres) => postgres.transact(name, Access::Write, work).instrument(span).await,
+        }
     }
 
     /// Runs `work` over one consistent snapshot; statements that write are refused.
     ///
-    /// SQLite reads on a connection of its own, beside the writer; Postgres reads on the primary.
+    /// SQLite reads on a connection of its own, beside the writer; Postgres reads on the primary. Retries are those of
+    /// [`transact`](Self::transact).
     pub async fn read<T, E>(
         &self,
-        _name: &'static str,
-        _work: impl for<'a> Fn(&'a mut Tx<'_>) -> BoxFuture<'a, Result<T, E>> + Send + Sync + 'static,
+        name: &'static str,
+        work: impl for<'a> Fn(&'a mut Tx<'_>) -> BoxFuture<'a, Result<T, E>> + Send + Sync + 'static,
     ) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<DatabaseError> + Send + 'static,
     {
-        unimplemented!()
+        let span = tracing::debug_span!("run read transaction", db.transaction = name);
+        match self {
+            Self::Sqlite(sqlite) => sqlite.read_transaction(name, work).instrument(span).await,
+            Self::Postgres(postgres) => postgres.transact(name, Access::Read, work).instrument(span).await,
+        }
     }
 
     /// Asks the store for a sign of life, for readiness.
     pub async fn ping(&self) -> Result<(), DatabaseError> {
-        unimplemented!()
+        match self {
+            Self::Sqlite(sqlite) => sqlite.ping().await,
+            Self::Postgres(postgres) => postgres.ping().await,
+        }
+    }
+
+    /// The store's clock.
+    pub fn clock(&self) -> &Clock {
+        match self {
+            Self::Sqlite(sqlite) => sqlite.clock(),
+            Self::Postgres(postgres) => postgres.clock(),
+        }
     }
 }

@@ -46,6 +46,7 @@
 mod clock;
 mod database;
 mod error;
+mod failure;
 mod options;
 mod postgres;
 mod row;

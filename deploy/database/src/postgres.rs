@@ -1,31 +1,133 @@
-//! Postgres: a pool of connections to the primary, each of them verified, bounded in time, and never left in a transaction.
+//! Postgres: a pool of connections to the primary, each of them verified, bounded in time, and never left in a
+//! transaction.
 
+use std::fmt;
+use std::time::Duration;
+
+use deadpool::managed::{Object, Pool, PoolError, QueueMode, Timeouts};
+use deadpool::{Runtime, managed};
+use tokio::time::{Instant, sleep, timeout_at};
+use tokio_postgres::Config;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 
-use crate::{Clock, DatabaseError};
+use self::connect::{ConnectError, Manager, Refusal};
+use self::session::Stake;
+use crate::error::chain;
+use crate::schema::Standing;
+use crate::{Clock, DatabaseError, Migrated, OpenError, Options, Schema, StoreUrl};
+
+pub(crate) use self::session::Session;
+pub(crate) use self::transaction::Access;
+
+mod connect;
+mod failure;
+mod migrate;
+mod session;
+mod transaction;
+mod values;
+
+/// How long a start looks for a server before it says that there is none.
+const OPEN_LIMIT: Duration = Duration::from_secs(5);
+
+/// How often a server that is still starting up is asked again.
+const STARTING_EVERY: Duration = Duration::from_millis(200);
+
+const ALIVE: &str = "\
+-- database.ping
+SHOW transaction_read_only";
 
 /// The primary of a Postgres. Clones are cheap and share the pool.
-#[derive(Clone, Debug)]
-pub struct Postgres {}
+///
+/// Directly at the server statements are prepared once per connection and kept. Behind a pooler such as pgbouncer, which
+/// is noticed by itself when it connects, nothing is kept on the server between transactions: each statement travels
+/// whole and the timeouts travel with each `BEGIN`.
+#[derive(Clone)]
+pub struct Postgres {
+    pool: Pool<Manager>,
+    clock: Clock,
+    statement_timeout: Duration,
+}
 
 /// A connection lent by the pool, for one's own SQL in autocommit; it goes back when dropped.
 ///
-/// Parameters name their types, so that statements work behind a pooler in transaction mode, where they are sent in
-/// one piece, as well as on a direct connection, where they are prepared once and kept.
-#[derive(Debug)]
-pub struct Connection {}
+/// Parameters name their types, so that statements work behind a pooler in transaction mode as well.
+pub struct Connection {
+    session: Object<Manager>,
+}
 
 // === impl Postgres ===
 
 impl Postgres {
+    pub(crate) async fn open(
+        config: &Config,
+        schema: &Schema,
+        clock: Clock,
+        options: &Options,
+    ) -> Result<Self, OpenError> {
+        let store = StoreUrl::Postgres(Box::new(config.clone())).to_string();
+        let name = options.application_name.as_deref().unwrap_or(schema.name);
+        let manager = Manager::new(config, name, options);
+        let session = first_session(&store, &manager).await?;
+        match migrate::standing(&store, &session, schema).await? {
+            Standing::Current(_) => {}
+            Standing::Newer(found) => schema.tell_newer(found, &store),
+            Standing::Old(found) => return Err(schema.too_old(found, store)),
+            Standing::Empty => {
+                let migrated = migrate::migrate(&store, &session, schema).await?;
+                tracing::info!(store, "{migrated}");
+            }
+        }
+        Ok(Self { pool: pool(manager, options), clock, statement_timeout: options.statement_timeout })
+    }
+
+    pub(crate) async fn migrate(config: &Config, schema: &Schema) -> Result<Migrated, OpenError> {
+        let store = StoreUrl::Postgres(Box::new(config.clone())).to_string();
+        let manager = Manager::new(config, schema.name, &Options::default());
+        let session = first_session(&store, &manager).await?;
+        migrate::migrate(&store, &session, schema).await
+    }
+
     /// A connection to the primary, or `Unavailable` within about a second.
     pub async fn client(&self) -> Result<Connection, DatabaseError> {
-        unimplemented!()
+        Ok(Connection { session: self.session().await? })
     }
 
     /// The store's clock: own SQL adds its offset to `clock_timestamp()`.
     pub fn clock(&self) -> &Clock {
-        unimplemented!()
+        &self.clock
+    }
+
+    pub(crate) async fn ping(&self) -> Result<(), DatabaseError> {
+        let session = self.session().await?;
+        let answer = session.bounded(Stake::Nothing, session.client().simple_query(ALIVE)).await;
+        let answer = answer.map_err(|failure| failure.error)?;
+        let is_read_only = answer
+            .iter()
+            .any(|message| matches!(message, tokio_postgres::SimpleQueryMessage::Row(row) if row.get(0) == Some("on")));
+        if is_read_only {
+            session.give_up();
+            return Err(DatabaseError::unavailable("the server has become read-only"));
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn session(&self) -> Result<Object<Manager>, DatabaseError> {
+        self.pool.get().await.map_err(|error| match error {
+            PoolError::Backend(error) => DatabaseError::Unavailable(std::sync::Arc::new(error)),
+            PoolError::Timeout(_) => DatabaseError::unavailable("no connection to Postgres became free in time"),
+            other => DatabaseError::unavailable(other.to_string()),
+        })
+    }
+
+    pub(crate) fn statement_timeout(&self) -> Duration {
+        self.statement_timeout
+    }
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Postgres").field("pool", &self.pool.status()).finish_non_exhaustive()
     }
 }
 
@@ -35,19 +137,80 @@ impl Connection {
     /// Runs a statement that changes nothing, so a lost connection is `Unavailable`.
     pub async fn read(
         &self,
-        _sql: &str,
-        _params: &[(&(dyn ToSql + Sync), Type)],
+        sql: &str,
+        params: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<tokio_postgres::Row>, DatabaseError> {
-        unimplemented!()
+        self.session.query_typed(Stake::Nothing, sql, params).await.map_err(|failure| failure.error)
     }
 
     /// Runs a statement that changes something and commits by itself, so a connection lost on the way is
-    /// `CommitUnknown`. Deadlocks and serialisation failures are `Conflict`.
+    /// `CommitUnknown`. Deadlocks and serialisation failures are `Conflict`, after this one attempt.
     pub async fn write(
         &self,
-        _sql: &str,
-        _params: &[(&(dyn ToSql + Sync), Type)],
+        sql: &str,
+        params: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<tokio_postgres::Row>, DatabaseError> {
-        unimplemented!()
+        self.session.query_typed(Stake::Commit, sql, params).await.map_err(|failure| failure.error)
     }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").finish_non_exhaustive()
+    }
+}
+
+// === helpers ===
+
+fn pool(manager: Manager, options: &Options) -> Pool<Manager> {
+    // The manager bounds connecting and verifying itself. The most recently used connection goes out first, so that
+    // the others may rest instead of each being asked for a sign of life.
+    let timeouts = Timeouts { wait: Some(options.pool_wait), create: None, recycle: None };
+    let built: Result<_, managed::BuildError> = Pool::builder(manager)
+        .max_size(options.pool_size.max(1))
+        .timeouts(timeouts)
+        .queue_mode(QueueMode::Lifo)
+        .runtime(Runtime::Tokio1)
+        .build();
+    built.expect("a pool with a runtime can have timeouts")
+}
+
+/// The first session, within the time that a start may take.
+async fn first_session(store: &str, manager: &Manager) -> Result<Session, OpenError> {
+    let deadline = Instant::now() + OPEN_LIMIT;
+    loop {
+        let Ok(answer) = timeout_at(deadline, manager.connect()).await else {
+            return Err(OpenError::Unreachable {
+                store: store.to_owned(),
+                reason: format!("no host answers within {OPEN_LIMIT:?}"),
+            });
+        };
+        match answer {
+            Ok(session) => return Ok(session),
+            Err(error) if error.has_state(&SqlState::CANNOT_CONNECT_NOW) && Instant::now() < deadline => {
+                sleep(STARTING_EVERY).await;
+            }
+            Err(error) => return Err(not_connected(store, &error)),
+        }
+    }
+}
+
+fn not_connected(store: &str, error: &ConnectError) -> OpenError {
+    let (store, reason) = (store.to_owned(), error.to_string());
+    if error.tries.iter().any(|(_, refusal)| matches!(refusal, Refusal::Unsafe(_))) {
+        return OpenError::Unsafe { store, reason };
+    }
+    let has_spoken =
+        |refusal: &Refusal| matches!(refusal, Refusal::Driver(error) if error.code().is_some() || is_secret(error));
+    let is_full = error.has_state(&SqlState::TOO_MANY_CONNECTIONS) || error.has_state(&SqlState::CANNOT_CONNECT_NOW);
+    if !is_full && error.tries.iter().any(|(_, refusal)| has_spoken(refusal)) {
+        return OpenError::Refused { store, reason };
+    }
+    OpenError::Unreachable { store, reason }
+}
+
+/// The driver's own refusals: a password is asked for and none was given, TLS is asked for.
+fn is_secret(error: &tokio_postgres::Error) -> bool {
+    let sentence = chain(error);
+    sentence.starts_with("invalid configuration") || sentence.starts_with("authentication error")
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::OpenError;
+
 /// The schema of one service.
 ///
 /// Two services may share one Postgres database: applied migrations are recorded per schema name.
@@ -76,6 +78,17 @@ impl Schema {
     /// The migrations that a store with these numbers still needs, in order.
     pub(crate) fn missing(&self, applied: &[u32]) -> impl Iterator<Item = &'static Migration> {
         self.migrations.iter().filter(move |migration| !applied.contains(&migration.number))
+    }
+
+    /// The sentence that refuses an older store.
+    pub(crate) fn too_old(&self, found: u32, store: String) -> OpenError {
+        OpenError::SchemaOld { store, schema: self.name, found, needed: self.version() }
+    }
+
+    /// A release must live with the schema of the next one, so a newer store is only told of.
+    pub(crate) fn tell_newer(&self, found: u32, store: &str) {
+        let (schema, needed) = (self.name, self.version());
+        tracing::warn!(store, schema, found, needed, "the store has the schema of a later release");
     }
 
     /// Checks the numbering, which a typing slip would turn into a store that can never be opened.

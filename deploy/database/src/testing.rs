@@ -1,26 +1,59 @@
 //! Stores for tests: made empty, gone when dropped. Only with the feature `testing`.
 
+use std::env;
 use std::ops::Deref;
+use std::thread;
+
+use tempfile::TempDir;
+use tokio::runtime;
+use tokio_postgres::{Config, NoTls};
+use uuid::Uuid;
 
 use crate::StoreUrl;
+
+/// The variable with the `postgres://` address of a superuser on a private server.
+const SERVER: &str = "IDEM_TEST_POSTGRES";
 
 /// An empty store of a test's own; dropping it deletes it.
 #[derive(Debug)]
 pub struct Scratch {
     url: StoreUrl,
+    keeper: Keeper,
+}
+
+#[derive(Debug)]
+enum Keeper {
+    Directory { _directory: TempDir },
+    Server { admin: Box<Config>, name: String },
 }
 
 /// A fresh database on the server of `IDEM_TEST_POSTGRES`, with `name` in its name.
 ///
 /// # Panics
 /// When the variable is unset or the server cannot be reached: a test that needs Postgres never skips.
-pub async fn postgres_url(_name: &str) -> Scratch {
-    unimplemented!()
+pub async fn postgres_url(name: &str) -> Scratch {
+    let admin = postgres_server();
+    let name = format!(
+        "{}_{}",
+        name.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_"),
+        Uuid::new_v4().simple()
+    );
+    run(&admin, &format!("CREATE DATABASE \"{name}\" TEMPLATE template0"))
+        .await
+        .expect("the test server makes databases");
+    let mut config = admin.clone();
+    config.dbname(&name);
+    Scratch { url: StoreUrl::Postgres(config), keeper: Keeper::Server { admin, name } }
 }
 
 /// A fresh file in a directory of its own.
+///
+/// # Panics
+/// When there is no place for temporary files.
 pub fn sqlite_url() -> Scratch {
-    unimplemented!()
+    let directory = TempDir::new().expect("temporary files can be made");
+    let url = StoreUrl::Sqlite(directory.path().join("store.db"));
+    Scratch { url, keeper: Keeper::Directory { _directory: directory } }
 }
 
 impl Scratch {
@@ -36,4 +69,40 @@ impl Deref for Scratch {
     fn deref(&self) -> &StoreUrl {
         &self.url
     }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let Keeper::Server { admin, name } = &self.keeper else { return };
+        let (admin, sql) = (admin.clone(), format!("DROP DATABASE IF EXISTS \"{name}\" WITH (FORCE)"));
+        // A runtime of its own, since the test's may be the very one that is being dropped. A server that is gone has
+        // nothing left to delete.
+        let dropper = thread::spawn(move || {
+            let runtime = runtime::Builder::new_current_thread().enable_all().build();
+            runtime.map(|runtime| runtime.block_on(run(&admin, &sql)))
+        });
+        let _ = dropper.join();
+    }
+}
+
+fn postgres_server() -> Box<Config> {
+    let Ok(text) = env::var(SERVER) else {
+        panic!("{SERVER} is not set: this test needs a private Postgres, see tests/postgres");
+    };
+    match text.parse() {
+        Ok(StoreUrl::Postgres(config)) => config,
+        _ => panic!("{SERVER} is not a postgres:// address"),
+    }
+}
+
+/// Runs one statement on a connection of its own.
+async fn run(config: &Config, sql: &str) -> Result<(), tokio_postgres::Error> {
+    let (client, connection) = config.connect(NoTls).await?;
+    let work = async {
+        let done = client.batch_execute(sql).await;
+        drop(client);
+        done
+    };
+    let (done, ended) = futures::join!(work, connection);
+    done.and(ended)
 }

@@ -1,0 +1,308 @@
+//! Finding the primary among the hosts, and making sure that a session with it is safe to use.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use deadpool::managed::{self, Metrics, RecycleError, RecycleResult};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_postgres::config::{Host, TargetSessionAttrs};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
+use tracing::{debug, info};
+
+use super::session::{Generation, Session, Settings};
+use crate::Options;
+use crate::error::chain;
+
+/// A connection used this recently is taken for alive; one that slept longer is asked first.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// How long a connection may take to answer that question.
+const VERIFY: Duration = Duration::from_millis(500);
+
+/// A host that has not acknowledged our bytes for so long is gone.
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Tells whether our start-up options have reached the very server that answers; through a pooler they do not.
+const DIRECT: &str = "database.direct";
+
+const CHECK: &str = "\
+-- database.check_session
+SELECT current_setting('synchronous_commit'), current_setting('database.direct', true)";
+
+/// Makes sessions for the pool and decides which may be used again.
+pub(crate) struct Manager {
+    hosts: Vec<Config>,
+    /// The host that was the primary last time is tried first.
+    preferred: AtomicUsize,
+    is_pooled: AtomicBool,
+    settings: Settings,
+    connect_timeout: Duration,
+    generation: Generation,
+}
+
+/// Why there is no session: what every host answered.
+#[derive(Debug)]
+pub(crate) struct ConnectError {
+    pub(super) tries: Vec<(String, Refusal)>,
+}
+
+/// What one host answered.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("{}", chain(.0))]
+    Driver(#[from] tokio_postgres::Error),
+    #[error("no answer within {0:?}")]
+    Silent(Duration),
+    #[error("{0}")]
+    Unsafe(String),
+}
+
+// === impl Manager ===
+
+impl Manager {
+    pub(super) fn new(config: &Config, application_name: &str, options: &Options) -> Self {
+        Self {
+            hosts: hosts(&prepared(config, application_name, options)),
+            preferred: AtomicUsize::new(0),
+            is_pooled: AtomicBool::new(false),
+            settings: Settings {
+                is_pooled: false,
+                statement_timeout: options.statement_timeout,
+                idle_in_transaction_timeout: options.idle_in_transaction_timeout,
+            },
+            connect_timeout: options.connect_timeout,
+            generation: Generation::default(),
+        }
+    }
+
+    /// A session with the first host that accepts writes.
+    pub(super) async fn connect(&self) -> Result<Session, ConnectError> {
+        let mut tries = Vec::new();
+        let start = self.preferred.load(Ordering::Relaxed);
+        for place in (0..self.hosts.len()).map(|step| (start + step) % self.hosts.len()) {
+            let host = &self.hosts[place];
+            // The driver bounds the TCP handshake alone; a host that accepts and says nothing is bounded here.
+            let limit = self.connect_timeout * 2;
+            match timeout(limit, self.greet(host)).await.unwrap_or(Err(Refusal::Silent(limit))) {
+                Ok(session) => {
+                    self.preferred.store(place, Ordering::Relaxed);
+                    return Ok(session);
+                }
+                Err(refusal) => tries.push((label(host), refusal)),
+            }
+        }
+        Err(ConnectError { tries })
+    }
+
+    async fn greet(&self, host: &Config) -> Result<Session, Refusal> {
+        let is_pooled = self.is_pooled.load(Ordering::Relaxed);
+        let (client, driver) = match open(&self.with_options(host, is_pooled)).await {
+            Err(error) if !is_pooled && is_refused_option(&error) => {
+                self.found_pooler("refuses start-up options");
+                open(host).await?
+            }
+            other => other?,
+        };
+        let (synchronous_commit, is_direct) = check(&client).await?;
+        if !matches!(synchronous_commit.as_str(), "on" | "remote_write" | "remote_apply") {
+            return Err(Refusal::Unsafe(format!(
+                "synchronous_commit is {synchronous_commit}, so an acknowledged commit may be lost: set it to on"
+            )));
+        }
+        if !is_direct && !self.is_pooled.load(Ordering::Relaxed) {
+            self.found_pooler("drops start-up options");
+        }
+        let settings = Settings { is_pooled: !is_direct, ..self.settings.clone() };
+        Ok(Session::new(client, driver, settings, self.generation.clone()))
+    }
+
+    fn found_pooler(&self, why: &str) {
+        self.is_pooled.store(true, Ordering::Relaxed);
+        info!("a pooler stands before Postgres ({why}): statements are sent whole, settings with every transaction");
+    }
+
+    /// Settings of the session travel with the start-up message, which costs no round trip.
+    fn with_options(&self, host: &Config, is_pooled: bool) -> Config {
+        let mut config = host.clone();
+        if !is_pooled {
+            let Settings { statement_timeout, idle_in_transaction_timeout, .. } = &self.settings;
+            config.options(format!(
+                "-c {DIRECT}=on -c statement_timeout={} -c idle_in_transaction_session_timeout={} {}",
+                statement_timeout.as_millis(),
+                idle_in_transaction_timeout.as_millis(),
+                // The operator's own come last and win.
+                host.get_options().unwrap_or_default(),
+            ));
+        }
+        config
+    }
+}
+
+impl managed::Manager for Manager {
+    type Type = Session;
+    type Error = ConnectError;
+
+    async fn create(&self) -> Result<Session, ConnectError> {
+        self.connect().await
+    }
+
+    async fn recycle(&self, session: &mut Session, metrics: &Metrics) -> RecycleResult<ConnectError> {
+        if !session.is_usable() {
+            return Err(RecycleError::message("it was lost"));
+        }
+        let is_unverified = session.is_unverified();
+        if !is_unverified && metrics.last_used() < FRESH {
+            return Ok(());
+        }
+        match timeout(VERIFY, session.verify()).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => debug!(error = chain(&error), "a pooled connection is dead"),
+            // It may just be busy with a long statement of a caller that has gone: that says nothing about the others.
+            Err(_) if is_unverified => return Err(RecycleError::message("it is busy")),
+            Err(_) => debug!("a pooled connection does not answer"),
+        }
+        session.give_up();
+        Err(RecycleError::message("it does not answer"))
+    }
+}
+
+// === impl ConnectError ===
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (host, refusal)) in self.tries.iter().enumerate() {
+            write!(f, "{}{host}: {refusal}", if place == 0 { "" } else { "; " })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConnectError {}
+
+impl ConnectError {
+    /// The server's own error, if one is there that names this SQLSTATE.
+    pub(super) fn has_state(&self, state: &SqlState) -> bool {
+        self.tries.iter().any(|(_, refusal)| matches!(refusal, Refusal::Driver(error) if error.code() == Some(state)))
+    }
+}
+
+// === helpers ===
+
+async fn open(config: &Config) -> Result<(Client, JoinSet<()>), tokio_postgres::Error> {
+    let (client, connection) = config.connect(NoTls).await?;
+    let mut driver = JoinSet::new();
+    driver.spawn(async move {
+        if let Err(error) = connection.await {
+            debug!(error = chain(&error), "a connection to Postgres ended");
+        }
+    });
+    Ok((client, driver))
+}
+
+/// `synchronous_commit`, and whether our start-up options are in force.
+async fn check(client: &Client) -> Result<(String, bool), tokio_postgres::Error> {
+    let answer = client.simple_query(CHECK).await?;
+    let row = answer.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    let column = |place| row.and_then(|row| row.get(place)).unwrap_or_default().to_owned();
+    Ok((column(0), column(1) == "on"))
+}
+
+/// What pgbouncer says to options that it does not know.
+fn is_refused_option(error: &tokio_postgres::Error) -> bool {
+    error.as_db_error().is_some_and(|error| error.message().contains("unsupported startup parameter"))
+}
+
+/// What holds for every host. What the operator wrote into the URL is left as it is.
+fn prepared(config: &Config, application_name: &str, options: &Options) -> Config {
+    let mut config = config.clone();
+    config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+    config.keepalives_idle(Duration::from_secs(10)).keepalives_interval(Duration::from_secs(5)).keepalives_retries(3);
+    if config.get_application_name().is_none() {
+        config.application_name(application_name);
+    }
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(options.connect_timeout);
+    }
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(TCP_USER_TIMEOUT);
+    }
+    config
+}
+
+/// One configuration per host, so that each is tried for a bounded time and the last primary first.
+fn hosts(config: &Config) -> Vec<Config> {
+    let ports = config.get_ports();
+    let count = config.get_hosts().len().max(config.get_hostaddrs().len());
+    let each = (0..count).map(|place| {
+        let mut one = without_hosts(config);
+        match config.get_hosts().get(place) {
+            Some(Host::Tcp(name)) => {
+                one.host(name);
+            }
+            Some(Host::Unix(path)) => {
+                one.host_path(path);
+            }
+            None => {}
+        }
+        if let Some(addr) = config.get_hostaddrs().get(place) {
+            one.hostaddr(*addr);
+        }
+        if let Some(port) = ports.get(place).or(ports.first()) {
+            one.port(*port);
+        }
+        one
+    });
+    each.collect()
+}
+
+/// A copy of everything but the hosts, which the driver can only add to.
+fn without_hosts(config: &Config) -> Config {
+    let mut one = Config::new();
+    if let Some(user) = config.get_user() {
+        one.user(user);
+    }
+    if let Some(password) = config.get_password() {
+        one.password(password);
+    }
+    if let Some(name) = config.get_dbname() {
+        one.dbname(name);
+    }
+    if let Some(options) = config.get_options() {
+        one.options(options);
+    }
+    if let Some(name) = config.get_application_name() {
+        one.application_name(name);
+    }
+    if let Some(limit) = config.get_connect_timeout() {
+        one.connect_timeout(*limit);
+    }
+    if let Some(limit) = config.get_tcp_user_timeout() {
+        one.tcp_user_timeout(*limit);
+    }
+    if let Some(every) = config.get_keepalives_interval() {
+        one.keepalives_interval(every);
+    }
+    if let Some(count) = config.get_keepalives_retries() {
+        one.keepalives_retries(count);
+    }
+    one.keepalives(config.get_keepalives()).keepalives_idle(config.get_keepalives_idle());
+    one.ssl_mode(config.get_ssl_mode()).ssl_negotiation(config.get_ssl_negotiation());
+    one.channel_binding(config.get_channel_binding()).target_session_attrs(config.get_target_session_attrs());
+    one
+}
+
+fn label(host: &Config) -> String {
+    let port = host.get_ports().first().copied().unwrap_or(5432);
+    let name = match (host.get_hosts().first(), host.get_hostaddrs().first()) {
+        (Some(Host::Tcp(name)), _) => name.clone(),
+        (Some(Host::Unix(path)), _) => path.display().to_string(),
+        (None, addr) => addr.map(ToString::to_string).unwrap_or_default(),
+    };
+    format!("{name}:{port}")
+}
