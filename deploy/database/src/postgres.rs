@@ -2,16 +2,19 @@
 //! transaction.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool::managed::{Object, Pool, PoolError, QueueMode, Timeouts};
+use deadpool::managed::{Pool, PoolError, QueueMode, Timeouts};
 use deadpool::{Runtime, managed};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 use tokio_postgres::Config;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 
-use self::connect::{ConnectError, Manager, Refusal};
+use self::background::Background;
+use self::connect::{ConnectError, Hosts, Manager, Refusal};
+use self::lease::Lease;
 use self::session::Stake;
 use crate::error::chain;
 use crate::schema::Standing;
@@ -20,8 +23,10 @@ use crate::{Clock, DatabaseError, Migrated, OpenError, Options, Schema, StoreUrl
 pub(crate) use self::session::Session;
 pub(crate) use self::transaction::Access;
 
+mod background;
 mod connect;
 mod failure;
+mod lease;
 mod migrate;
 mod session;
 mod transaction;
@@ -45,6 +50,7 @@ SHOW transaction_read_only";
 #[derive(Clone)]
 pub struct Postgres {
     pool: Pool<Manager>,
+    background: Background,
     clock: Clock,
     statement_timeout: Duration,
 }
@@ -53,7 +59,7 @@ pub struct Postgres {
 ///
 /// Parameters name their types, so that statements work behind a pooler in transaction mode as well.
 pub struct Connection {
-    session: Object<Manager>,
+    lease: Lease,
 }
 
 // === impl Postgres ===
@@ -67,8 +73,8 @@ impl Postgres {
     ) -> Result<Self, OpenError> {
         let store = StoreUrl::Postgres(Box::new(config.clone())).to_string();
         let name = options.application_name.as_deref().unwrap_or(schema.name);
-        let manager = Manager::new(config, name, options);
-        let session = first_session(&store, &manager).await?;
+        let hosts = Hosts::new(config, name, options);
+        let session = first_session(&store, &hosts).await?;
         match migrate::standing(&store, &session, schema).await? {
             Standing::Current(_) => {}
             Standing::Newer(found) => schema.tell_newer(found, &store),
@@ -78,19 +84,21 @@ impl Postgres {
                 tracing::info!(store, "{migrated}");
             }
         }
-        Ok(Self { pool: pool(manager, options), clock, statement_timeout: options.statement_timeout })
+        let background = Background::default();
+        let pool = pool(hosts, background.clone(), options);
+        Ok(Self { pool, background, clock, statement_timeout: options.statement_timeout })
     }
 
     pub(crate) async fn migrate(config: &Config, schema: &Schema) -> Result<Migrated, OpenError> {
         let store = StoreUrl::Postgres(Box::new(config.clone())).to_string();
-        let manager = Manager::new(config, schema.name, &Options::default());
-        let session = first_session(&store, &manager).await?;
+        let hosts = Hosts::new(config, schema.name, &Options::default());
+        let session = first_session(&store, &hosts).await?;
         migrate::migrate(&store, &session, schema).await
     }
 
     /// A connection to the primary, or `Unavailable` within about a second.
     pub async fn client(&self) -> Result<Connection, DatabaseError> {
-        Ok(Connection { session: self.session().await? })
+        Ok(Connection { lease: self.lease().await? })
     }
 
     /// The store's clock: own SQL adds its offset to `clock_timestamp()`.
@@ -99,7 +107,7 @@ impl Postgres {
     }
 
     pub(crate) async fn ping(&self) -> Result<(), DatabaseError> {
-        let session = self.session().await?;
+        let session = self.lease().await?;
         let answer = session.bounded(Stake::Nothing, session.client().simple_query(ALIVE)).await;
         let answer = answer.map_err(|failure| failure.error)?;
         let is_read_only = answer
@@ -112,12 +120,15 @@ impl Postgres {
         Ok(())
     }
 
-    pub(crate) async fn session(&self) -> Result<Object<Manager>, DatabaseError> {
-        self.pool.get().await.map_err(|error| match error {
-            PoolError::Backend(error) => DatabaseError::Unavailable(std::sync::Arc::new(error)),
-            PoolError::Timeout(_) => DatabaseError::unavailable("no connection to Postgres became free in time"),
-            other => DatabaseError::unavailable(other.to_string()),
-        })
+    pub(crate) async fn lease(&self) -> Result<Lease, DatabaseError> {
+        match self.pool.get().await {
+            Ok(session) => Ok(Lease::new(session, self.background.clone())),
+            Err(PoolError::Backend(error)) => Err(DatabaseError::Unavailable(Arc::new(error))),
+            Err(PoolError::Timeout(_)) => {
+                Err(DatabaseError::unavailable("no connection to Postgres became free in time"))
+            }
+            Err(other) => Err(DatabaseError::unavailable(other.to_string())),
+        }
     }
 
     pub(crate) fn statement_timeout(&self) -> Duration {
@@ -140,7 +151,7 @@ impl Connection {
         sql: &str,
         params: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<tokio_postgres::Row>, DatabaseError> {
-        self.session.query_typed(Stake::Nothing, sql, params).await.map_err(|failure| failure.error)
+        self.lease.query_typed(Stake::Nothing, sql, params).await.map_err(|failure| failure.error)
     }
 
     /// Runs a statement that changes something and commits by itself, so a connection lost on the way is
@@ -150,7 +161,7 @@ impl Connection {
         sql: &str,
         params: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<tokio_postgres::Row>, DatabaseError> {
-        self.session.query_typed(Stake::Commit, sql, params).await.map_err(|failure| failure.error)
+        self.lease.query_typed(Stake::Commit, sql, params).await.map_err(|failure| failure.error)
     }
 }
 
@@ -162,12 +173,13 @@ impl fmt::Debug for Connection {
 
 // === helpers ===
 
-fn pool(manager: Manager, options: &Options) -> Pool<Manager> {
+fn pool(hosts: Hosts, background: Background, options: &Options) -> Pool<Manager> {
+    let size = options.pool_size.max(1);
     // The manager bounds connecting and verifying itself. The most recently used connection goes out first, so that
     // the others may rest instead of each being asked for a sign of life.
     let timeouts = Timeouts { wait: Some(options.pool_wait), create: None, recycle: None };
-    let built: Result<_, managed::BuildError> = Pool::builder(manager)
-        .max_size(options.pool_size.max(1))
+    let built: Result<_, managed::BuildError> = Pool::builder(Manager::new(hosts, background, size))
+        .max_size(size)
         .timeouts(timeouts)
         .queue_mode(QueueMode::Lifo)
         .runtime(Runtime::Tokio1)
@@ -176,16 +188,12 @@ fn pool(manager: Manager, options: &Options) -> Pool<Manager> {
 }
 
 /// The first session, within the time that a start may take.
-async fn first_session(store: &str, manager: &Manager) -> Result<Session, OpenError> {
+async fn first_session(store: &str, hosts: &Hosts) -> Result<Session, OpenError> {
     let deadline = Instant::now() + OPEN_LIMIT;
+    // Each host gets its share, so that a silent one does not hide the others.
+    let limit = OPEN_LIMIT / hosts.count().max(1);
     loop {
-        let Ok(answer) = timeout_at(deadline, manager.connect()).await else {
-            return Err(OpenError::Unreachable {
-                store: store.to_owned(),
-                reason: format!("no host answers within {OPEN_LIMIT:?}"),
-            });
-        };
-        match answer {
+        match hosts.connect(limit).await {
             Ok(session) => return Ok(session),
             Err(error) if error.has_state(&SqlState::CANNOT_CONNECT_NOW) && Instant::now() < deadline => {
                 sleep(STARTING_EVERY).await;

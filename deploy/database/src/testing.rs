@@ -33,11 +33,10 @@ enum Keeper {
 /// When the variable is unset or the server cannot be reached: a test that needs Postgres never skips.
 pub async fn postgres_url(name: &str) -> Scratch {
     let admin = postgres_server();
-    let name = format!(
-        "{}_{}",
-        name.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_"),
-        Uuid::new_v4().simple()
-    );
+    let plain: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect();
+    // Names end at 63 bytes, the random part is 32 of them.
+    let name = format!("{:.30}_{}", plain, Uuid::new_v4().simple());
     run(&admin, &format!("CREATE DATABASE \"{name}\" TEMPLATE template0"))
         .await
         .expect("the test server makes databases");

@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use deadpool::managed::{self, Metrics, RecycleError, RecycleResult};
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
@@ -12,6 +14,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 use tracing::{debug, info};
 
+use super::background::Background;
 use super::session::{Generation, Session, Settings};
 use crate::Options;
 use crate::error::chain;
@@ -25,6 +28,10 @@ const VERIFY: Duration = Duration::from_millis(500);
 /// A host that has not acknowledged our bytes for so long is gone.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// A connection that says nothing for so long is asked by TCP whether it is still there.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(5);
+
 /// Tells whether our start-up options have reached the very server that answers; through a pooler they do not.
 const DIRECT: &str = "database.direct";
 
@@ -34,7 +41,17 @@ SELECT current_setting('synchronous_commit'), current_setting('database.direct',
 
 /// Makes sessions for the pool and decides which may be used again.
 pub(crate) struct Manager {
-    hosts: Vec<Config>,
+    hosts: Arc<Hosts>,
+    background: Background,
+    /// As many may be connecting as the pool may hold.
+    greetings: Arc<Semaphore>,
+    /// Connected for callers who had gone by then.
+    spares: Arc<Mutex<Vec<Session>>>,
+}
+
+/// The servers one of which is the primary.
+pub(super) struct Hosts {
+    each: Vec<Config>,
     /// The host that was the primary last time is tried first.
     preferred: AtomicUsize,
     is_pooled: AtomicBool,
@@ -63,9 +80,76 @@ pub(super) enum Refusal {
 // === impl Manager ===
 
 impl Manager {
+    pub(super) fn new(hosts: Hosts, background: Background, pool_size: usize) -> Self {
+        Self {
+            hosts: Arc::new(hosts),
+            background,
+            greetings: Arc::new(Semaphore::new(pool_size)),
+            spares: Arc::default(),
+        }
+    }
+
+    fn spare(&self) -> Option<Session> {
+        lock(&self.spares).pop()
+    }
+
+    /// Asks a connection that has slept for a sign of life.
+    async fn is_alive(&self, session: &Session) -> bool {
+        match timeout(VERIFY, session.verify()).await {
+            Ok(Ok(())) => return true,
+            Ok(Err(error)) => debug!(error = chain(&error), "a pooled connection is dead"),
+            Err(_) => debug!("a pooled connection does not answer"),
+        }
+        session.give_up();
+        false
+    }
+}
+
+impl managed::Manager for Manager {
+    type Type = Session;
+    type Error = ConnectError;
+
+    /// Connecting goes on when the caller gives up: where it takes longer than callers wait, none of them would ever
+    /// get a connection otherwise, and the server would be kept busy with greetings.
+    async fn create(&self) -> Result<Session, ConnectError> {
+        let permit = self.greetings.clone().acquire_owned().await.expect("the semaphore is never closed");
+        while let Some(session) = self.spare() {
+            if session.is_usable() && self.is_alive(&session).await {
+                return Ok(session);
+            }
+        }
+        let (hand_over, handed_over) = oneshot::channel();
+        let (host, spares) = (self.hosts.clone(), self.spares.clone());
+        self.background.run(async move {
+            let session = host.connect(host.connect_timeout * 2).await;
+            if let Err(Ok(session)) = hand_over.send(session) {
+                lock(&spares).push(session);
+            }
+            drop(permit);
+        });
+        handed_over.await.unwrap_or_else(|_| Err(ConnectError { tries: Vec::new() }))
+    }
+
+    async fn recycle(&self, session: &mut Session, metrics: &Metrics) -> RecycleResult<ConnectError> {
+        if !session.is_usable() {
+            return Err(RecycleError::message("it was lost"));
+        }
+        if metrics.last_used() < FRESH {
+            return Ok(());
+        }
+        if self.is_alive(session).await {
+            return Ok(());
+        }
+        Err(RecycleError::message("it does not answer"))
+    }
+}
+
+// === impl Hosts ===
+
+impl Hosts {
     pub(super) fn new(config: &Config, application_name: &str, options: &Options) -> Self {
         Self {
-            hosts: hosts(&prepared(config, application_name, options)),
+            each: each(&prepared(config, application_name, options)),
             preferred: AtomicUsize::new(0),
             is_pooled: AtomicBool::new(false),
             settings: Settings {
@@ -78,14 +162,13 @@ impl Manager {
         }
     }
 
-    /// A session with the first host that accepts writes.
-    pub(super) async fn connect(&self) -> Result<Session, ConnectError> {
+    /// A session with the first host that accepts writes. The driver bounds the TCP handshake alone; a host that
+    /// accepts and says nothing is bounded by `limit`.
+    pub(super) async fn connect(&self, limit: Duration) -> Result<Session, ConnectError> {
         let mut tries = Vec::new();
         let start = self.preferred.load(Ordering::Relaxed);
-        for place in (0..self.hosts.len()).map(|step| (start + step) % self.hosts.len()) {
-            let host = &self.hosts[place];
-            // The driver bounds the TCP handshake alone; a host that accepts and says nothing is bounded here.
-            let limit = self.connect_timeout * 2;
+        for place in (0..self.each.len()).map(|step| (start + step) % self.each.len()) {
+            let host = &self.each[place];
             match timeout(limit, self.greet(host)).await.unwrap_or(Err(Refusal::Silent(limit))) {
                 Ok(session) => {
                     self.preferred.store(place, Ordering::Relaxed);
@@ -95,6 +178,10 @@ impl Manager {
             }
         }
         Err(ConnectError { tries })
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        u32::try_from(self.each.len()).unwrap_or(u32::MAX)
     }
 
     async fn greet(&self, host: &Config) -> Result<Session, Refusal> {
@@ -141,38 +228,13 @@ impl Manager {
     }
 }
 
-impl managed::Manager for Manager {
-    type Type = Session;
-    type Error = ConnectError;
-
-    async fn create(&self) -> Result<Session, ConnectError> {
-        self.connect().await
-    }
-
-    async fn recycle(&self, session: &mut Session, metrics: &Metrics) -> RecycleResult<ConnectError> {
-        if !session.is_usable() {
-            return Err(RecycleError::message("it was lost"));
-        }
-        let is_unverified = session.is_unverified();
-        if !is_unverified && metrics.last_used() < FRESH {
-            return Ok(());
-        }
-        match timeout(VERIFY, session.verify()).await {
-            Ok(Ok(())) => return Ok(()),
-            Ok(Err(error)) => debug!(error = chain(&error), "a pooled connection is dead"),
-            // It may just be busy with a long statement of a caller that has gone: that says nothing about the others.
-            Err(_) if is_unverified => return Err(RecycleError::message("it is busy")),
-            Err(_) => debug!("a pooled connection does not answer"),
-        }
-        session.give_up();
-        Err(RecycleError::message("it does not answer"))
-    }
-}
-
 // === impl ConnectError ===
 
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.tries.is_empty() {
+            return f.write_str("the pool is closing");
+        }
         for (place, (host, refusal)) in self.tries.iter().enumerate() {
             write!(f, "{}{host}: {refusal}", if place == 0 { "" } else { "; " })?;
         }
@@ -190,6 +252,11 @@ impl ConnectError {
 }
 
 // === helpers ===
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Pushing and popping leave nothing half done.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 async fn open(config: &Config) -> Result<(Client, JoinSet<()>), tokio_postgres::Error> {
     let (client, connection) = config.connect(NoTls).await?;
@@ -222,7 +289,15 @@ fn is_refused_option(error: &tokio_postgres::Error) -> bool {
 fn prepared(config: &Config, application_name: &str, options: &Options) -> Config {
     let mut config = config.clone();
     config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-    config.keepalives_idle(Duration::from_secs(10)).keepalives_interval(Duration::from_secs(5)).keepalives_retries(3);
+    if config.get_keepalives_idle() == Config::new().get_keepalives_idle() {
+        config.keepalives_idle(KEEPALIVE_IDLE);
+    }
+    if config.get_keepalives_interval().is_none() {
+        config.keepalives_interval(KEEPALIVE_EVERY);
+    }
+    if config.get_keepalives_retries().is_none() {
+        config.keepalives_retries(3);
+    }
     if config.get_application_name().is_none() {
         config.application_name(application_name);
     }
@@ -236,10 +311,10 @@ fn prepared(config: &Config, application_name: &str, options: &Options) -> Confi
 }
 
 /// One configuration per host, so that each is tried for a bounded time and the last primary first.
-fn hosts(config: &Config) -> Vec<Config> {
+fn each(config: &Config) -> Vec<Config> {
     let ports = config.get_ports();
     let count = config.get_hosts().len().max(config.get_hostaddrs().len());
-    let each = (0..count).map(|place| {
+    let configs = (0..count).map(|place| {
         let mut one = without_hosts(config);
         match config.get_hosts().get(place) {
             Some(Host::Tcp(name)) => {
@@ -258,7 +333,7 @@ fn hosts(config: &Config) -> Vec<Config> {
         }
         one
     });
-    each.collect()
+    configs.collect()
 }
 
 /// A copy of everything but the hosts, which the driver can only add to.

@@ -91,9 +91,11 @@ fn is_fatal(error: &DbError) -> bool {
         || [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW].contains(error.code())
 }
 
-/// Class 08, which poolers use when their own connection to the server broke.
+/// Class 08, which poolers use when their own connection to the server broke. The server itself has one of them for a
+/// wrong number of parameters, as a plain error.
 fn is_of_connection(error: &DbError) -> bool {
-    error.code().code().starts_with("08")
+    let is_bug = *error.code() == SqlState::PROTOCOL_VIOLATION && error.parsed_severity() == Some(Severity::Error);
+    error.code().code().starts_with("08") && !is_bug
 }
 
 fn of_driver(error: &Error) -> Trouble {

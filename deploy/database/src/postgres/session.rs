@@ -1,4 +1,4 @@
-//! One connection: its statements are bounded in time, its doubts are remembered, and it is never left in a transaction.
+//! One connection: its statements are bounded in time, and those of its age share its fate when it is lost.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -29,8 +29,8 @@ pub(crate) struct Session {
     _driver: JoinSet<()>,
     statements: Mutex<HashMap<String, Prepared>>,
     settings: Settings,
-    /// Something was asked and its answer not awaited: the next user must wait for it first.
-    is_unverified: AtomicBool,
+    /// Something was asked and is not answered yet.
+    is_in_flight: AtomicBool,
     /// Not to be used again.
     is_broken: AtomicBool,
     born: u64,
@@ -75,7 +75,7 @@ impl Session {
             _driver: driver,
             statements: Mutex::default(),
             settings,
-            is_unverified: AtomicBool::new(false),
+            is_in_flight: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
             born: generation.now(),
             generation,
@@ -145,21 +145,15 @@ impl Session {
         let _ = self.client.batch_execute(end).now_or_never();
     }
 
-    /// Ends a transaction whose caller has gone, perhaps in the middle of a statement.
-    pub(super) fn abandon(&self) {
-        self.is_unverified.store(true, Ordering::SeqCst);
-        self.send("ROLLBACK");
-    }
-
-    /// Waits for everything that was asked before and makes sure that no transaction is open.
+    /// Waits for everything that was asked before, and makes sure that no transaction is open.
     pub(super) async fn verify(&self) -> Result<(), Error> {
         self.client.batch_execute("ROLLBACK").await?;
-        self.is_unverified.store(false, Ordering::SeqCst);
+        self.is_in_flight.store(false, Ordering::SeqCst);
         Ok(())
     }
 
-    pub(super) fn is_unverified(&self) -> bool {
-        self.is_unverified.load(Ordering::SeqCst)
+    pub(super) fn is_in_flight(&self) -> bool {
+        self.is_in_flight.load(Ordering::SeqCst)
     }
 
     /// Whether this connection may be used again, as far as one can tell without asking the server.
@@ -184,9 +178,9 @@ impl Session {
             return Err(lost("the connection was closed by the server"));
         }
         let limit = self.settings.statement_timeout + Duration::from_secs(1);
-        self.is_unverified.store(true, Ordering::SeqCst);
+        self.is_in_flight.store(true, Ordering::SeqCst);
         let answer = timeout(limit, request).await;
-        self.is_unverified.store(false, Ordering::SeqCst);
+        self.is_in_flight.store(false, Ordering::SeqCst);
         match answer {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(self.failed(stake, error)),

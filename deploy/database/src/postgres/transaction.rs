@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use tracing::debug;
 
 use super::Postgres;
-use super::session::{Session, Settings};
+use super::session::Settings;
 use crate::failure::{Class, Failure};
 use crate::tx::Engine;
 use crate::{DatabaseError, Tx};
@@ -40,12 +40,6 @@ struct Patience {
     conflicts: u32,
     taken: u32,
     lost: u32,
-}
-
-/// A transaction that is rolled back unless it is ended properly, whatever happens to its caller.
-struct Open<'s> {
-    session: &'s Session,
-    is_over: bool,
 }
 
 // === impl Postgres ===
@@ -90,32 +84,25 @@ impl Postgres {
         T: Send,
         E: From<DatabaseError> + Send,
     {
-        let session = match self.session().await {
-            Ok(session) => session,
+        let mut lease = match self.lease().await {
+            Ok(lease) => lease,
             Err(error) => return Ok(Err(error.into())),
         };
-        let open = Open { session: &session, is_over: false };
-        let now = session.begin(&begin(name, access, session.settings())).await.map_err(|failure| (failure, None))?;
+        lease.begin_transaction();
+        let now = lease.begin(&begin(name, access, lease.settings())).await.map_err(|failure| (failure, None))?;
         let now = now.saturating_add(self.clock().offset_micros());
-        let mut tx = Tx::new(now, Engine::Postgres(&session));
+        let mut tx = Tx::new(now, Engine::Postgres(&lease));
         let result = work(&mut tx).await;
-        match (result, tx.into_failure(), access) {
-            (Ok(value), None, Access::Write) => {
-                open.commit().await.map_err(|failure| (failure, None))?;
-                Ok(Ok(value))
-            }
-            (Ok(value), None, Access::Read) => {
-                open.end("COMMIT");
-                Ok(Ok(value))
-            }
-            (Err(error), None, _) => {
-                open.end("ROLLBACK");
-                Ok(Err(error))
-            }
-            (result, Some(failure), _) => {
-                open.end("ROLLBACK");
-                Err((failure, result.err()))
-            }
+        let failure = tx.into_failure();
+        match (&result, &failure, access) {
+            (Ok(_), None, Access::Write) => lease.commit().await.map_err(|failure| (failure, None))?,
+            (Ok(_), None, Access::Read) => lease.send("COMMIT"),
+            _ => lease.send("ROLLBACK"),
+        }
+        lease.end_transaction();
+        match failure {
+            None => Ok(result),
+            Some(failure) => Err((failure, result.err())),
         }
     }
 }
@@ -136,31 +123,6 @@ fn begin(name: &str, access: Access, settings: &Settings) -> String {
         String::new()
     };
     format!("BEGIN /* {name} */ {mode}; {bounds}SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)")
-}
-
-// === impl Open ===
-
-impl Open<'_> {
-    async fn commit(mut self) -> Result<(), Failure> {
-        let committed = self.session.commit().await;
-        // Reached or refused, it is over. A caller that goes away while it is on its way leaves `drop` to find out.
-        self.is_over = true;
-        committed
-    }
-
-    /// Ends a transaction without waiting for the answer, which can hold no news.
-    fn end(mut self, how: &'static str) {
-        self.session.send(how);
-        self.is_over = true;
-    }
-}
-
-impl Drop for Open<'_> {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.session.abandon();
-        }
-    }
 }
 
 // === impl Patience ===

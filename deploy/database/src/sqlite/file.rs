@@ -12,7 +12,7 @@ use crate::OpenError;
 use crate::error::chain;
 
 /// How long a statement waits for a lock of some other tool, such as a backup or the `sqlite3` shell.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How often a lock held by another process is tried again.
 const LOCK_EVERY: Duration = Duration::from_millis(20);

@@ -17,7 +17,7 @@ pub(crate) fn execute(connection: &Connection, sql: &str, params: &[Value]) -> R
 /// Runs a statement and collects its rows.
 pub(crate) fn query(connection: &Connection, sql: &str, params: &[Value]) -> Result<Vec<Row>, Failure> {
     let mut statement = prepare(connection, sql, params)?;
-    let columns: Arc<[String]> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let columns: Arc<[String]> = statement.column_names().map(str::to_owned).collect();
     let mut rows = statement.raw_query();
     let mut answer = Vec::new();
     while let Some(row) = rows.next()? {
