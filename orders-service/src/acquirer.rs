@@ -119,11 +119,8 @@ mod tests {
     #[test]
     fn another_amount_or_currency_is_never_taken_for_ours() {
         let ours = Money { amount: 2000, currency: Currency::new("EUR").expect("three capitals") };
-        let reply = |amount, currency: &str| Reply::Known {
-            verdict: Verdict::Approved,
-            amount,
-            currency: currency.to_owned(),
-        };
+        let reply =
+            |amount, currency: &str| Reply::Known { verdict: Verdict::Approved, amount, currency: currency.to_owned() };
         assert_eq!(reply(2000, "EUR").about(&ours), Word::Verdict(Verdict::Approved));
         assert!(matches!(reply(2001, "EUR").about(&ours), Word::Mismatch(_)));
         assert!(matches!(reply(2000, "USD").about(&ours), Word::Mismatch(_)));

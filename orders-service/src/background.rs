@@ -1,7 +1,7 @@
 //! What goes on without anybody asking: sweeping holds, watching payments, sending refunds, applying early events.
 //!
-//! Each looks at an index every quarter of a second and writes only when something is due, so that due times follow the store's clock,
-//! which this process cannot sleep by.
+//! Each looks at an index every so often and writes only when something is due, so that due times follow the store's clock, which this
+//! process cannot sleep by.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -10,8 +10,11 @@ use tokio::sync::Notify;
 
 use crate::{error::OrdersError, shop::Shop};
 
-/// Between two looks.
+/// Between two looks at what falls due by the clock alone.
 const LOOK: Duration = Duration::from_millis(250);
+
+/// Between two looks at what usually announces itself.
+const LOOK_SELDOM: Duration = Duration::from_secs(1);
 
 /// Between two looks while the store fails.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -19,48 +22,48 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Starts the four loops; they end when the shutdown drains, after the round they are in.
 pub(crate) fn start(shop: &Shop, tasks: &Tasks, shutdown: &Shutdown) {
     let never = Arc::new(Notify::new());
-    let refund_ordered = Arc::clone(&shop.refund_ordered);
-    run("sweep holds", shop, tasks, shutdown, Arc::clone(&never), |shop| async move { shop.sweep_round().await });
-    run("watch payments", shop, tasks, shutdown, Arc::clone(&never), |shop| async move { shop.watch_round().await });
-    run("send refunds", shop, tasks, shutdown, refund_ordered, |shop| async move { shop.refund_round().await });
-    run("apply events", shop, tasks, shutdown, never, |shop| async move { shop.event_round().await });
+    let ordered = Arc::clone(&shop.refund_ordered);
+    let start = Start { shop, tasks, shutdown };
+    start.run("sweep holds", LOOK, &never, |shop| async move { shop.sweep_round().await });
+    start.run("watch payments", LOOK, &never, |shop| async move { shop.watch_round().await });
+    start.run("send refunds", LOOK_SELDOM, &ordered, |shop| async move { shop.refund_round().await });
+    start.run("apply events", LOOK_SELDOM, &never, |shop| async move { shop.event_round().await });
 }
 
-fn run<F>(
-    name: &'static str,
-    shop: &Shop,
-    tasks: &Tasks,
-    shutdown: &Shutdown,
-    wake: Arc<Notify>,
-    round: impl Fn(Shop) -> F + Send + 'static,
-) where
-    F: Future<Output = Result<usize, OrdersError>> + Send,
-{
-    let (shop, shutdown) = (shop.clone(), shutdown.clone());
-    let work = async move {
-        let mut was_failing = false;
-        while !shutdown.is_draining() {
-            let pause = match round(shop.clone()).await {
-                // Perhaps there is more.
-                Ok(1..) => Duration::ZERO,
-                Ok(0) => LOOK,
-                Err(error) => {
-                    if !was_failing {
-                        tracing::warn!(work = name, error = &error as &dyn std::error::Error, "background work fails; trying on");
-                    }
-                    was_failing = true;
-                    LOOK_AGAIN
+struct Start<'a> {
+    shop: &'a Shop,
+    tasks: &'a Tasks,
+    shutdown: &'a Shutdown,
+}
+
+impl Start<'_> {
+    fn run<F>(&self, name: &'static str, look: Duration, wake: &Arc<Notify>, round: impl Fn(Shop) -> F + Send + 'static)
+    where
+        F: Future<Output = Result<usize, OrdersError>> + Send,
+    {
+        let (shop, shutdown, wake) = (self.shop.clone(), self.shutdown.clone(), Arc::clone(wake));
+        let work = async move {
+            let mut is_failing = false;
+            while !shutdown.is_draining() {
+                let done = round(shop.clone()).await;
+                if let (Err(error), false) = (&done, is_failing) {
+                    let error = error as &dyn std::error::Error;
+                    tracing::warn!(work = name, error, "background work fails; trying on");
                 }
-            };
-            if pause < LOOK_AGAIN {
-                was_failing = false;
+                is_failing = done.is_err();
+                let pause = match done {
+                    // Perhaps there is more.
+                    Ok(1..) => Duration::ZERO,
+                    Ok(0) => look,
+                    Err(_) => LOOK_AGAIN,
+                };
+                tokio::select! {
+                    () = shutdown.draining() => {}
+                    () = wake.notified() => {}
+                    () = tokio::time::sleep(pause) => {}
+                }
             }
-            tokio::select! {
-                () = shutdown.draining() => {}
-                () = wake.notified() => {}
-                () = tokio::time::sleep(pause) => {}
-            }
-        }
-    };
-    drop(tasks.spawn(name, work));
+        };
+        drop(self.tasks.spawn(name, work));
+    }
 }

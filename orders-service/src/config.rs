@@ -138,8 +138,13 @@ mod tests {
         let parse = |words: &[&str]| Cli::try_parse_from([&["orders-service"], words].concat());
         assert!(parse(&["--hold-ttl", "2s"]).expect("flags alone").command.is_none());
         assert!(matches!(parse(&["serve", "--hold-ttl", "2s"]).expect("serve").command, Some(Command::Serve(_))));
-        assert!(matches!(parse(&["migrate", "--store", "sqlite:x.db"]).expect("migrate").command, Some(Command::Migrate(_))));
-        for wrong in [&["--hold-ttl", "0s"][..], &["--hold-ttl", "5"], &["--acquirer-url", "nowhere"], &["--store", "x"]] {
+        assert!(matches!(
+            parse(&["migrate", "--store", "sqlite:x.db"]).expect("migrate").command,
+            Some(Command::Migrate(_))
+        ));
+        for wrong in
+            [&["--hold-ttl", "0s"][..], &["--hold-ttl", "5"], &["--acquirer-url", "nowhere"], &["--store", "x"]]
+        {
             assert!(parse(wrong).is_err(), "{wrong:?}");
         }
     }

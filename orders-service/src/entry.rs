@@ -37,11 +37,7 @@ pub enum Entry {
 pub async fn enter(tx: &mut Tx<'_>, call: &Call) -> Result<Entry, OrdersError> {
     let Some(grant) = call.grant else { return Ok(Entry::Act) };
     let operation = operations::raise(tx, grant).await?;
-    let identity = Identity {
-        tenant: call.tenant.as_str().to_owned(),
-        kind: call.kind,
-        request: call.request.clone(),
-    };
+    let identity = Identity { tenant: call.tenant.as_str().to_owned(), kind: call.kind, request: call.request.clone() };
     match operation.identity {
         None => operations::identify(tx, grant.operation, &identity).await?,
         Some(known) if known == identity => {}

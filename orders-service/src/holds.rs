@@ -4,10 +4,7 @@ use crate::{
     error::OrdersError,
     operation_id::OrderId,
     shop::Shop,
-    store::{
-        orders,
-        ticket_types::{self, Move},
-    },
+    store::{orders, ticket_types},
 };
 
 /// Orders looked at in one round.
@@ -33,8 +30,8 @@ impl Shop {
             })
             .await?;
         let mut lapsed = 0;
-        for order in over {
-            lapsed += usize::from(self.lapse(order).await?);
+        for batch in over.chunks(orders::LAPSE_MAX) {
+            lapsed += self.lapse(batch.to_vec()).await?;
         }
         if lapsed > 0 {
             metrics::counter!("orders_holds_lapsed_total").increment(lapsed as u64);
@@ -42,17 +39,17 @@ impl Shop {
         Ok(lapsed)
     }
 
-    /// One order a transaction: its ticket types are locked in order, and no two orders wait for each other.
-    async fn lapse(&self, order: OrderId) -> Result<bool, OrdersError> {
+    /// Lapses a batch in one transaction. Whoever sweeps an order as well has locked a ticket type of it before, so two sweeps wait for
+    /// each other there, and the sequence in which the batch locks its orders does not matter.
+    async fn lapse(&self, batch: Vec<OrderId>) -> Result<usize, OrdersError> {
         self.store
-            .transact("lapse hold", move |tx| {
+            .transact("lapse holds", move |tx| {
+                let batch = batch.clone();
                 Box::pin(async move {
-                    let locked = ticket_types::lock_of_order(tx, order).await?;
-                    if !orders::lapse(tx, order).await? {
-                        return Ok(false);
-                    }
-                    ticket_types::shift(tx, &locked, Move::FreeHeld).await?;
-                    Ok(true)
+                    ticket_types::lock_of_orders(tx, &batch).await?;
+                    let lapsed = orders::lapse(tx, &batch).await?;
+                    ticket_types::free_held(tx, &lapsed).await?;
+                    Ok(lapsed.len())
                 })
             })
             .await

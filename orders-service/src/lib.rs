@@ -55,7 +55,7 @@ mod settle;
 mod shop;
 mod signature;
 mod status;
-pub mod stock;
+mod stock;
 mod store;
 pub mod timestamp;
 mod watch;
@@ -164,7 +164,8 @@ impl OrdersService {
         health_reporter.set_serving::<OrdersServiceServer<Rpc>>().await;
         let mut routes = Routes::builder();
         routes.add_service(OrdersServiceServer::new(Rpc::new(self.shop.clone(), work.clone()))).add_service(health);
-        let described = || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
+        let described =
+            || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
         // Both versions, since half of the tools in use only know the older one.
         routes.add_service(described().build_v1().expect("the descriptors are compiled in"));
         routes.add_service(described().build_v1alpha().expect("the descriptors are compiled in"));
@@ -172,7 +173,8 @@ impl OrdersService {
 
         // The admin pages outlive the drain, so that it can be watched.
         let (over, pages_shutdown) = Shutdown::new();
-        let admin = serve::http(self.admin_listener, admin::router(self.readiness.clone()), pages_shutdown, Duration::ZERO);
+        let admin =
+            serve::http(self.admin_listener, admin::router(self.readiness.clone()), pages_shutdown, Duration::ZERO);
         drop(pages.spawn("admin pages", admin));
         background::start(&self.shop, &work, &shutdown);
         self.readiness.follow(shutdown.clone());

@@ -178,10 +178,9 @@ impl OrderState {
             (OrderStatus::Pending, _) => Ok(Cancellation::Held),
             (OrderStatus::Paid, None) => Ok(Cancellation::Sold),
             (OrderStatus::Paid, Some(payment)) => Ok(Cancellation::Refund(payment)),
-            (
-                OrderStatus::Expired | OrderStatus::Cancelled | OrderStatus::RefundPending | OrderStatus::Refunded,
-                _,
-            ) => Err(RefusalReason::NotCancellable),
+            (OrderStatus::Expired | OrderStatus::Cancelled | OrderStatus::RefundPending | OrderStatus::Refunded, _) => {
+                Err(RefusalReason::NotCancellable)
+            }
         }
     }
 }

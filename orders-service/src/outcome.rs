@@ -1,11 +1,6 @@
 //! What an operation came to: the one value that is kept beside it, and the label that tells the holder of the key what to do.
 
-use crate::{
-    operation_id::TicketId,
-    order::Order,
-    payment::Payment,
-    timestamp::Timestamp,
-};
+use crate::{operation_id::TicketId, order::Order, payment::Payment, timestamp::Timestamp};
 
 /// What the holder of the key does with an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -77,8 +77,7 @@ impl Shop {
 
     /// Sends the charge; when the answer does not come, asks once what became of it, if there is time.
     async fn charge(&self, payment: &PaymentRow, deadline: Option<Deadline>) -> Word {
-        let charge =
-            Charge { payment: payment.id, amount: payment.amount.clone(), method: payment.method.clone() };
+        let charge = Charge { payment: payment.id, amount: payment.amount.clone(), method: payment.method.clone() };
         let Ok(patience) = self.patience(deadline) else {
             return Word::Unreachable("there was no time left to send it".to_owned());
         };

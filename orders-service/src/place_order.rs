@@ -119,11 +119,7 @@ fn price(ask: &PlaceOrder, types: &BTreeMap<&str, TicketType>) -> Result<(Vec<It
         sum.amount = price
             .and_then(|price| sum.amount.checked_add(price))
             .ok_or_else(|| RefusalReason::Invalid.because("the total is too large"))?;
-        items.push(Item {
-            ticket_type: ticket_type.clone(),
-            quantity: *quantity,
-            unit_price: found.price.clone(),
-        });
+        items.push(Item { ticket_type: ticket_type.clone(), quantity: *quantity, unit_price: found.price.clone() });
     }
     let total = total.ok_or_else(|| RefusalReason::Invalid.because("an order has at least one item"))?;
     Ok((items, total))

@@ -26,8 +26,7 @@ const ROUND: u32 = 16;
 impl Shop {
     /// Sends every refund whose time has come; returns how many were sent.
     pub(crate) async fn refund_round(&self) -> Result<usize, OrdersError> {
-        let due =
-            self.store.read("due refunds", |tx| Box::pin(async move { refunds::due(tx, ROUND).await })).await?;
+        let due = self.store.read("due refunds", |tx| Box::pin(async move { refunds::due(tx, ROUND).await })).await?;
         let sent = stream::iter(due).map(|refund| async move {
             match self.send_refund(&refund).await {
                 Ok(sent) => usize::from(sent),
@@ -60,7 +59,10 @@ impl Shop {
                 tracing::warn!(refund.id = %refund.back.refund, cause, "a refund was not acknowledged; it is sent again");
             }
             RefundReply::Refused(cause) => {
-                alert("refund_refused", &format!("refund {} of payment {}: {cause}", refund.back.refund, refund.back.payment));
+                alert(
+                    "refund_refused",
+                    &format!("refund {} of payment {}: {cause}", refund.back.refund, refund.back.payment),
+                );
             }
         }
         Ok(true)

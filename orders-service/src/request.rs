@@ -44,12 +44,20 @@ pub fn put_ticket_type(request: proto::PutTicketTypeRequest) -> Checked<Offer> {
         venue: name("ticket_type.venue_id", asked.venue_id)?,
         name: text("ticket_type.name", asked.name, TITLE_MAX, "must be 1 to 200 characters without controls")?,
         price: price.ok_or_else(|| {
-            violation("ticket_type.price", "must be an amount of 0 to 1000000000000 minor units in an ISO 4217 currency")
+            violation(
+                "ticket_type.price",
+                "must be an amount of 0 to 1000000000000 minor units in an ISO 4217 currency",
+            )
         })?,
         capacity: capacity
             .then_some(asked.capacity)
             .ok_or_else(|| violation("ticket_type.capacity", "must be 0 to 1000000000"))?,
     })
+}
+
+/// The id of a ticket type; none when nothing can be stored under it.
+pub fn ticket_type(id: String) -> Option<String> {
+    name("id", id).ok()
 }
 
 /// Checks an order to place.
@@ -78,7 +86,12 @@ pub fn pay(mut request: proto::PayRequest) -> Checked<Pay> {
     let (call, grant) = keyed(Kind::Pay, request.operation.take(), &request)?;
     Ok(Pay {
         order: OrderId::parse(&request.order_id),
-        method: text("payment_method", request.payment_method, TITLE_MAX, "must be 1 to 200 characters without controls")?,
+        method: text(
+            "payment_method",
+            request.payment_method,
+            TITLE_MAX,
+            "must be 1 to 200 characters without controls",
+        )?,
         call,
         grant,
     })
@@ -113,11 +126,7 @@ pub fn tenant(name: &str) -> Checked<Tenant> {
 }
 
 /// A mutation that needs a grant, because the id of what it makes follows from its operation.
-fn keyed(
-    kind: Kind,
-    operation: Option<proto::Operation>,
-    request: &impl prost::Message,
-) -> Checked<(Call, Grant)> {
+fn keyed(kind: Kind, operation: Option<proto::Operation>, request: &impl prost::Message) -> Checked<(Call, Grant)> {
     let call = call(kind, operation, request)?;
     let grant = call.grant.ok_or_else(|| violation("operation.operation_id", "is required"))?;
     Ok((call, grant))
@@ -193,9 +202,8 @@ mod tests {
 
     #[test]
     fn the_digest_is_of_what_is_asked_not_of_who_asks() {
-        let digest = |token, quantity| {
-            place_order(order(operation(OPERATION, token), quantity)).expect("fine").call.request
-        };
+        let digest =
+            |token, quantity| place_order(order(operation(OPERATION, token), quantity)).expect("fine").call.request;
         assert_eq!(digest(1, 2), digest(7, 2));
         assert_ne!(digest(1, 2), digest(1, 3));
     }

@@ -145,11 +145,7 @@ impl Shop {
     }
 
     /// Asks the acquirer for a payment and writes down what it says.
-    pub(crate) async fn ask(
-        &self,
-        payment: &PaymentRow,
-        deadline: Option<Deadline>,
-    ) -> Result<Learnt, OrdersError> {
+    pub(crate) async fn ask(&self, payment: &PaymentRow, deadline: Option<Deadline>) -> Result<Learnt, OrdersError> {
         let patience = self.patience(deadline)?;
         let word = self.acquirer.find(payment.id, patience).await.about(&payment.amount);
         let id = payment.id;

@@ -78,7 +78,11 @@ impl OrdersService for Rpc {
         &self,
         request: Request<proto::GetTicketTypeRequest>,
     ) -> Result<Response<proto::GetTicketTypeResponse>, Status> {
-        let found = found(self.shop.ticket_type(request.into_inner().id).await)?;
+        let found = match request::ticket_type(request.into_inner().id) {
+            Some(id) => self.shop.ticket_type(id).await,
+            None => Err(OrdersError::NotFound("ticket type")),
+        };
+        let found = found.map_err(|error| status::from_error(&error))?;
         Ok(Response::new(proto::GetTicketTypeResponse { ticket_type: Some(wire::ticket_type(&found)) }))
     }
 
@@ -206,8 +210,7 @@ impl OrdersService for Rpc {
         self.may_resolve(&caller, grant).await?;
         let shop = self.shop.clone();
         let is_background = request.background;
-        let found =
-            self.detached("lookup", async move { shop.lookup(grant, is_background, deadline).await }).await?;
+        let found = self.detached("lookup", async move { shop.lookup(grant, is_background, deadline).await }).await?;
         let outcome = match found {
             Found::Settled { kind, outcome, label } => Outcome::Settled(proto::Settled {
                 result: Some(wire::result(kind, &outcome)),

@@ -47,10 +47,7 @@ pub fn from_error(error: &OrdersError) -> Status {
             ErrorReason::ScopeNotGranted,
             "the service token does not grant this tenant (scope rest/<tenant>)",
         ),
-        OrdersError::Database(_)
-        | OrdersError::Corrupt(_)
-        | OrdersError::Unreadable(_)
-        | OrdersError::HoldsOver(_) => {
+        OrdersError::Database(_) | OrdersError::Corrupt(_) | OrdersError::Unreadable(_) | OrdersError::HoldsOver(_) => {
             tracing::error!(error = cause, "a fault of this service");
             Status::internal("the orders service failed; ask what happened, then try again")
         }

@@ -7,11 +7,12 @@
 //! Locks are taken in one order everywhere, so that transactions wait for each other but never in a circle: event, operation, ticket
 //! types by id, order, payment.
 
-use database::{Migration, Row, Schema};
+use database::{Migration, Row, Schema, Value};
 
 use crate::{
     error::OrdersError,
     money::{Currency, Money},
+    operation_id::OrderId,
 };
 
 pub mod events;
@@ -41,6 +42,22 @@ fn money(row: &Row, amount: &'static str) -> Result<Money, OrdersError> {
 /// Reads an id from a column.
 fn id<T>(row: &Row, column: &'static str, parse: fn(&str) -> Option<T>) -> Result<T, OrdersError> {
     parse(&row.get::<String>(column)?).ok_or(OrdersError::Corrupt(column))
+}
+
+/// The placeholders of `count` parameters from `$first` on.
+fn places(first: usize, count: usize) -> String {
+    (first..first + count).map(|place| format!("${place}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Ids for a list of `width` placeholders: the last is repeated, so that lists of every length share one statement.
+fn padded(ids: &[OrderId], width: usize) -> impl Iterator<Item = Value> {
+    debug_assert!((1..=width).contains(&ids.len()), "a list fits its placeholders");
+    let last = ids.last().copied();
+    ids.iter()
+        .copied()
+        .chain(std::iter::repeat_with(move || last).flatten())
+        .take(width)
+        .map(|id| id.to_string().into())
 }
 
 /// A guarded write that must touch exactly what was locked and judged before.

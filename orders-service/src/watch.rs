@@ -39,10 +39,7 @@ const ROUND: u32 = 32;
 impl Shop {
     /// Asks for every payment whose time has come; returns how many were asked for.
     pub(crate) async fn watch_round(&self) -> Result<usize, OrdersError> {
-        let due = self
-            .store
-            .read("due payments", |tx| Box::pin(async move { payments::due(tx, ROUND).await }))
-            .await?;
+        let due = self.store.read("due payments", |tx| Box::pin(async move { payments::due(tx, ROUND).await })).await?;
         let asked = stream::iter(due).map(|payment| async move {
             match self.watch_one(&payment).await {
                 Ok(asked) => usize::from(asked),

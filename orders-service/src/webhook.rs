@@ -88,10 +88,8 @@ impl Shop {
 
     /// Applies events that came before their payment; returns how many there were.
     pub(crate) async fn event_round(&self) -> Result<usize, OrdersError> {
-        let waiting = self
-            .store
-            .read("waiting events", |tx| Box::pin(async move { events::waiting(tx, ROUND).await }))
-            .await?;
+        let waiting =
+            self.store.read("waiting events", |tx| Box::pin(async move { events::waiting(tx, ROUND).await })).await?;
         let count = waiting.len();
         for id in waiting {
             let effect = self

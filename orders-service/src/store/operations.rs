@@ -173,5 +173,7 @@ fn read_kind(word: &str) -> Result<Kind, OrdersError> {
 }
 
 fn token(row: &Row, column: &'static str) -> Result<Option<FencingToken>, OrdersError> {
-    row.get::<Option<i64>>(column)?.map(|number| FencingToken::new(number).ok_or(OrdersError::Corrupt(column))).transpose()
+    row.get::<Option<i64>>(column)?
+        .map(|number| FencingToken::new(number).ok_or(OrdersError::Corrupt(column)))
+        .transpose()
 }

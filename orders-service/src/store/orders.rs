@@ -1,5 +1,7 @@
 //! Orders, their items and their tickets.
 
+use std::sync::LazyLock;
+
 use database::{Row, Tx, Value, params};
 
 use crate::{
@@ -90,13 +92,19 @@ UPDATE orders
    SET hold_until = hold_expires_at + $2
  WHERE id = $1";
 
-const LAPSE: &str = "\
--- orders.order_lapse
+static LAPSE: LazyLock<String> = LazyLock::new(|| {
+    let ids = super::places(2, LAPSE_MAX);
+    format!(
+        "\
+-- orders.orders_lapse
 UPDATE orders
    SET status = 'expired'
- WHERE id = $1
+ WHERE id IN ({ids})
    AND status = 'pending'
-   AND hold_until <= $2";
+   AND hold_until <= $1
+RETURNING id"
+    )
+});
 
 const REFUNDED: &str = "\
 -- orders.order_refunded
@@ -147,6 +155,9 @@ SELECT id
    AND used_at IS NOT NULL
  LIMIT 1";
 
+/// Orders that lapse in one transaction at most: enough to be quick, few enough to hold their ticket types only for a moment.
+pub const LAPSE_MAX: usize = 32;
+
 /// Rows in one INSERT at most. Sizes are powers of two, so that there are few statement texts to prepare.
 const ROWS_MAX: usize = 256;
 
@@ -173,14 +184,18 @@ pub async fn insert(tx: &mut Tx<'_>, tenant: &str, order: &Order) -> Result<(), 
         order.hold_expires_at.0,
     ];
     super::exactly(1, tx.execute(INSERT, &params).await?)?;
-    let items = order.items.iter().zip(0u32..).map(|(item, position)| {
-        params![&id, position, &item.ticket_type, item.quantity, item.unit_price.amount]
-    });
+    let items = order
+        .items
+        .iter()
+        .zip(0u32..)
+        .map(|(item, position)| params![&id, position, &item.ticket_type, item.quantity, item.unit_price.amount]);
     let columns = "order_items (order_id, position, ticket_type, quantity, unit_price)";
     insert_rows(tx, columns, items.collect()).await?;
-    let tickets = order.tickets.iter().zip(0u32..).map(|(ticket, position)| {
-        params![ticket.id.to_string(), &id, position, &ticket.ticket_type]
-    });
+    let tickets = order
+        .tickets
+        .iter()
+        .zip(0u32..)
+        .map(|(ticket, position)| params![ticket.id.to_string(), &id, position, &ticket.ticket_type]);
     insert_rows(tx, "tickets (id, order_id, position, ticket_type)", tickets.collect()).await
 }
 
@@ -229,10 +244,12 @@ pub async fn hold_on(tx: &mut Tx<'_>, id: OrderId, extra: std::time::Duration) -
     super::exactly(1, tx.execute(HOLD_UNTIL, &params![id.to_string(), extra]).await?)
 }
 
-/// Marks an order expired if it is pending and its hold is over; false when not.
-pub async fn lapse(tx: &mut Tx<'_>, id: OrderId) -> Result<bool, OrdersError> {
-    let params = params![id.to_string(), tx.now()];
-    Ok(tx.execute(LAPSE, &params).await? == 1)
+/// Marks those of at most [`LAPSE_MAX`] orders expired that are pending and whose hold is over; returns which.
+pub async fn lapse(tx: &mut Tx<'_>, ids: &[OrderId]) -> Result<Vec<OrderId>, OrdersError> {
+    let mut params = params![tx.now()];
+    params.extend(super::padded(ids, LAPSE_MAX));
+    let rows = tx.query(&LAPSE, &params).await?;
+    rows.iter().map(|row| super::id(row, "id", OrderId::parse)).collect()
 }
 
 /// Marks the order of a refunded payment refunded, if it was waiting for that.
@@ -299,10 +316,8 @@ async fn insert_rows(tx: &mut Tx<'_>, columns: &str, rows: Vec<Vec<Value>>) -> R
     while let Some(first) = rest.first() {
         let size = ROWS_MAX.min(1 << rest.len().ilog2());
         let (chunk, later) = rest.split_at(size);
-        let places = (0..size).map(|row| {
-            let places = (1..=first.len()).map(|column| format!("${}", row * first.len() + column));
-            format!("({})", places.collect::<Vec<_>>().join(", "))
-        });
+        let width = first.len();
+        let places = (0..size).map(|row| format!("({})", super::places(row * width + 1, width)));
         let places = places.collect::<Vec<_>>().join(", ");
         let sql = format!("-- orders.insert_rows\nINSERT INTO {columns}\nVALUES {places}");
         super::exactly(size as u64, tx.execute(&sql, &chunk.concat()).await?)?;

@@ -248,7 +248,8 @@ impl LastWord {
 
 fn read(row: &Row) -> Result<PaymentRow, OrdersError> {
     let last_word = row.get::<Option<String>>("last_word")?;
-    let last_word = last_word.map(|word| LastWord::parse(&word).ok_or(OrdersError::Corrupt("last word"))).transpose()?;
+    let last_word =
+        last_word.map(|word| LastWord::parse(&word).ok_or(OrdersError::Corrupt("last word"))).transpose()?;
     Ok(PaymentRow {
         id: super::id(row, "id", PaymentId::parse)?,
         operation: super::id(row, "operation_id", OperationId::parse)?,

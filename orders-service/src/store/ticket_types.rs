@@ -3,12 +3,15 @@
 //! `held` counts every pending order, also those whose hold is over until the sweeper has been there; reads leave those out, and who
 //! needs their seats sweeps them first.
 
-use database::{Row, Tx, params};
+use std::sync::LazyLock;
+
+use database::{Row, Tx, Value, params};
 
 use crate::{
     error::OrdersError,
     operation_id::OrderId,
     stock::{Offer, TicketType},
+    store::orders::LAPSE_MAX,
 };
 
 const VIEW: &str = "\
@@ -86,6 +89,34 @@ UPDATE ticket_types
    AND ticket_types.id = i.ticket_type
    AND ticket_types.held >= i.quantity";
 
+static LOCK_OF_ORDERS: LazyLock<String> = LazyLock::new(|| {
+    let ids = super::places(1, LAPSE_MAX);
+    format!(
+        "\
+-- orders.ticket_types_lock_of_orders
+SELECT id
+  FROM ticket_types
+ WHERE id IN (SELECT ticket_type FROM order_items WHERE order_id IN ({ids}))
+ ORDER BY id
+   FOR UPDATE"
+    )
+});
+
+static FREE_HELD_OF_ORDERS: LazyLock<String> = LazyLock::new(|| {
+    let ids = super::places(1, LAPSE_MAX);
+    format!(
+        "\
+-- orders.stock_free_held_of_orders
+UPDATE ticket_types
+   SET held = held - s.quantity
+  FROM (SELECT ticket_type, CAST(SUM(quantity) AS BIGINT) AS quantity
+          FROM order_items
+         WHERE order_id IN ({ids})
+         GROUP BY ticket_type) AS s
+ WHERE ticket_types.id = s.ticket_type"
+    )
+});
+
 const FREE_SOLD: &str = "\
 -- orders.stock_free_sold
 UPDATE ticket_types
@@ -151,6 +182,23 @@ pub async fn lock_of_order(tx: &mut Tx<'_>, order: OrderId) -> Result<LockedType
     Ok(LockedTypes { order, types })
 }
 
+/// Locks the ticket types of a batch of orders, in the order of their ids.
+pub async fn lock_of_orders(tx: &mut Tx<'_>, orders: &[OrderId]) -> Result<(), OrdersError> {
+    let params: Vec<Value> = super::padded(orders, LAPSE_MAX).collect();
+    tx.query(&LOCK_OF_ORDERS, &params).await?;
+    Ok(())
+}
+
+/// Frees the held seats of a batch of orders whose ticket types are locked.
+pub async fn free_held(tx: &mut Tx<'_>, orders: &[OrderId]) -> Result<(), OrdersError> {
+    if orders.is_empty() {
+        return Ok(());
+    }
+    let params: Vec<Value> = super::padded(orders, LAPSE_MAX).collect();
+    tx.execute(&FREE_HELD_OF_ORDERS, &params).await?;
+    Ok(())
+}
+
 /// Makes a ticket type; false when there is one of this name.
 pub async fn insert(tx: &mut Tx<'_>, offer: &Offer) -> Result<bool, OrdersError> {
     Ok(tx.execute(INSERT, &written(offer)).await? == 1)
@@ -192,7 +240,7 @@ pub async fn sweep_first(tx: &mut Tx<'_>, id: &str) -> Result<(), OrdersError> {
     }
 }
 
-fn written(offer: &Offer) -> Vec<database::Value> {
+fn written(offer: &Offer) -> Vec<Value> {
     let Offer { id, venue, name, price, capacity } = offer;
     params![id, venue, name, price.amount, price.currency.as_str(), *capacity]
 }

@@ -100,7 +100,8 @@ async fn health_reflection_and_admin_pages_are_there() {
     let service = OrdersService::bind(config, database::Clock::system()).await.unwrap();
     let (grpc, admin) = (service.local_addr().unwrap(), service.admin_addr().unwrap());
     let (trigger, shutdown) = chassis::shutdown::Shutdown::new();
-    let serving = chassis::tasks::Tasks::new().spawn("orders", service.serve(shutdown, std::time::Duration::from_secs(5)));
+    let serving =
+        chassis::tasks::Tasks::new().spawn("orders", service.serve(shutdown, std::time::Duration::from_secs(5)));
     let channel = tonic::transport::Channel::from_shared(format!("http://{grpc}")).unwrap().connect().await.unwrap();
     let mut health = tonic_health::pb::health_client::HealthClient::new(channel.clone());
     let request = tonic_health::pb::HealthCheckRequest { service: "orders.v1.OrdersService".to_owned() };

@@ -74,7 +74,9 @@ async fn a_concurrent_repeat_waits_for_the_first_and_charges_nothing(world: Worl
     let (order, intent) = (world.ordered(1).await, Intent::new());
     let first = world.pay(&intent, 1, &order.id, "pm_gated");
     let repeat = async {
-        world.eventually("the charge is on its way", || async { world.script.charge_calls(&intent.payment()) == 1 }).await;
+        world
+            .eventually("the charge is on its way", || async { world.script.charge_calls(&intent.payment()) == 1 })
+            .await;
         let (answer, ()) = tokio::join!(world.pay(&intent, 1, &order.id, "pm_gated"), async {
             // Long enough for the repeat to have found the first at work; it would charge at once if it did not wait.
             tokio::time::sleep(Duration::from_millis(300)).await;
@@ -91,7 +93,9 @@ async fn a_concurrent_repeat_out_of_time_knows_nothing(world: World) {
     let (order, intent) = (world.ordered(1).await, Intent::new());
     let first = world.pay(&intent, 1, &order.id, "pm_gated");
     let repeat = async {
-        world.eventually("the charge is on its way", || async { world.script.charge_calls(&intent.payment()) == 1 }).await;
+        world
+            .eventually("the charge is on its way", || async { world.script.charge_calls(&intent.payment()) == 1 })
+            .await;
         let answer = world.pay_within(Duration::from_millis(600), &intent, 1, &order.id, "pm_gated").await;
         world.script.open_gate();
         answer
@@ -116,7 +120,9 @@ async fn a_superseded_charge_still_counts_and_is_made_once(world: World) {
     let (order, intent) = (world.ordered(1).await, Intent::new());
     let zombie = world.pay(&intent, 1, &order.id, "pm_gated");
     let heir = async {
-        world.eventually("the charge is on its way", || async { world.script.charge_calls(&intent.payment()) == 1 }).await;
+        world
+            .eventually("the charge is on its way", || async { world.script.charge_calls(&intent.payment()) == 1 })
+            .await;
         // Not known now: the charge may land later, and it does.
         assert!(matches!(world.lookup(&intent, 2).await.unwrap(), Found::Unknown(_)));
         world.script.open_gate();

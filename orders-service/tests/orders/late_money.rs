@@ -46,7 +46,9 @@ async fn seats_that_are_gone_are_refunded_once(world: World) {
     world.script.decide(&intent.payment(), Verdict::Approved);
     assert_eq!(settled_refusal(world.lookup(&intent, 2).await.unwrap()), RefusalReason::HoldExpiredRefunded);
     world.deliver(&event("evt-late", "payment.approved", &intent.payment(), 30_000)).await;
-    world.eventually("it is refunded", || async { world.payment(&intent).await.status() == PaymentStatus::Refunded }).await;
+    world
+        .eventually("it is refunded", || async { world.payment(&intent).await.status() == PaymentStatus::Refunded })
+        .await;
     assert_eq!((world.script.refunds(&intent.payment()), world.script.refund_calls()), (1, 1));
     assert_eq!(world.order(&order.id).await.status(), OrderStatus::Expired, "the order keeps its status");
     assert_eq!(world.order(&rival.id).await.status(), OrderStatus::Paid);

@@ -85,9 +85,11 @@ async fn closing_frees_the_order_and_a_late_charge_is_refunded_once(world: World
 
     world.script.land(&intent.payment());
     world.advance(Duration::from_secs(120));
-    world.eventually("the late charge is refunded", || async {
-        world.payment(&intent).await.status() == PaymentStatus::Refunded
-    }).await;
+    world
+        .eventually("the late charge is refunded", || async {
+            world.payment(&intent).await.status() == PaymentStatus::Refunded
+        })
+        .await;
     assert_eq!(world.script.refunds(&intent.payment()), 1);
     assert_eq!(world.script.refunds(&rival.payment()), 0);
     assert_eq!(world.order(&order.id).await.status(), OrderStatus::Paid);
@@ -152,9 +154,11 @@ async fn a_closed_payment_is_watched_for_a_day(world: World) {
     }
     world.script.land(&intent.payment());
     world.advance(Duration::from_secs(1800));
-    world.eventually("the late charge is refunded", || async {
-        world.payment(&intent).await.status() == PaymentStatus::Refunded
-    }).await;
+    world
+        .eventually("the late charge is refunded", || async {
+            world.payment(&intent).await.status() == PaymentStatus::Refunded
+        })
+        .await;
     assert_eq!((world.script.refunds(&intent.payment()), world.script.refund_calls()), (1, 1));
     assert_eq!(world.order(&order.id).await.status(), OrderStatus::Expired, "never adopted, though seats are free");
 }

@@ -123,9 +123,11 @@ async fn every_method(market: Market) {
             let settled = market.control(&path, json!({"status": decision})).await;
             assert!(settled["eventId"].is_string(), "{settled}");
         }
-        world.eventually(&format!("{method} is settled"), || async {
-            matches!(world.look(&intent, 2, true).await.unwrap(), Found::Settled(_))
-        }).await;
+        world
+            .eventually(&format!("{method} is settled"), || async {
+                matches!(world.look(&intent, 2, true).await.unwrap(), Found::Settled(_))
+            })
+            .await;
         assert_eq!(world.order(&order.id).await.status(), status, "{method} {decision}");
     }
     late_charge_on_a_closed_payment(&market).await;
@@ -138,9 +140,11 @@ async fn late_charge_on_a_closed_payment(market: &Market) {
     assert!(world.pay(&intent, 1, &order.id, "pm_late_1500").await.unwrap().is_unknown());
     world.close(&intent, 2).await.unwrap();
     world.pay(&rival, 1, &order.id, "pm_approved").await.unwrap().payment();
-    world.eventually("the late charge is refunded", || async {
-        world.payment(&intent).await.status() == PaymentStatus::Refunded
-    }).await;
+    world
+        .eventually("the late charge is refunded", || async {
+            world.payment(&intent).await.status() == PaymentStatus::Refunded
+        })
+        .await;
     let counters = market.counters(&intent).await;
     assert_eq!((&counters["charges"], &counters["refunds"]), (&json!(1), &json!(1)));
     assert_eq!(market.counters(&rival).await["refunds"], json!(0));

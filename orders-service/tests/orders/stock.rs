@@ -24,7 +24,8 @@ async fn two_hundred_buyers_share_ten_seats(world: World) {
     world.put("rare", 10, 100).await;
     let intents: Vec<Intent> = (0..200).map(|_| Intent::new()).collect();
     let items = [("rare", 2)];
-    let answers = futures::future::join_all(intents.iter().map(|intent| world.place_of(intent, 1, "demo", &items))).await;
+    let answers =
+        futures::future::join_all(intents.iter().map(|intent| world.place_of(intent, 1, "demo", &items))).await;
     let (mut orders, mut sold_out) = (0, 0);
     for answer in answers {
         let answer = answer.unwrap();

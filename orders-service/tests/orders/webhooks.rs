@@ -56,7 +56,9 @@ async fn an_event_during_the_call_that_charges_is_the_same_answer(world: World) 
     let (order, intent) = (world.ordered(1).await, Intent::new());
     let charging = world.pay(&intent, 1, &order.id, "pm_gated");
     let telling = async {
-        world.eventually("the charge is on its way", || async { world.script.charge_calls(&intent.payment()) == 1 }).await;
+        world
+            .eventually("the charge is on its way", || async { world.script.charge_calls(&intent.payment()) == 1 })
+            .await;
         world.deliver(&event("evt-early", "payment.approved", &intent.payment(), 1000)).await;
         assert_eq!(world.order(&order.id).await.status(), OrderStatus::Paid);
         world.script.open_gate();
@@ -118,7 +120,10 @@ async fn an_event_before_its_payment_waits_for_it(world: World) {
     world.pay(&intent, 1, &order.id, "pm_approved").await.unwrap();
     world.eventually_order(&order.id, OrderStatus::Paid).await;
     assert!(is_duplicate(&world.deliver(&body).await));
-    assert_eq!(world.pay(&intent, 2, &order.id, "pm_approved").await.unwrap().payment().status(), PaymentStatus::Approved);
+    assert_eq!(
+        world.pay(&intent, 2, &order.id, "pm_approved").await.unwrap().payment().status(),
+        PaymentStatus::Approved
+    );
 }
 
 async fn an_event_about_other_money_is_never_adopted(world: World) {

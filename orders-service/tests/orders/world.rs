@@ -11,12 +11,12 @@ use database::{
     Clock, Hand,
     testing::{Scratch, postgres_url, sqlite_url},
 };
+use idem_proto::orders::v1 as proto;
 use idem_proto::orders::v1::{
     Answer, CloseResponse, HandleWebhookRequest, Label, LookupResponse, Money, Operation, Order, OrderStatus, Payment,
     PlaceOrderItem, PlaceOrderRequest, PutTicketTypeRequest, PutTicketTypeResponse, RefusalReason, TicketType,
     close_response, handle_webhook_response, lookup_response, orders_service_client::OrdersServiceClient, result::Kind,
 };
-use idem_proto::orders::v1 as proto;
 use orders_service::{Config, OrdersService, acquirer::Acquirer, operation_id::OperationId};
 use tonic::{Code, Request, Status, transport::Channel};
 use tonic_types::StatusExt as _;
@@ -65,9 +65,15 @@ impl World {
         world
     }
 
+    /// On this store, through its own address.
     pub async fn with(store: Arc<Scratch>, config: Config, acquirer: Arc<dyn Acquirer>) -> Self {
+        let config = Config { store: store.url().clone(), ..config };
+        Self::over(store, config, acquirer).await
+    }
+
+    /// On this store, by the address in the configuration.
+    pub async fn over(store: Arc<Scratch>, config: Config, acquirer: Arc<dyn Acquirer>) -> Self {
         let config = Config {
-            store: store.url().clone(),
             listen: ([127, 0, 0, 1], 0).into(),
             admin_listen: ([127, 0, 0, 1], 0).into(),
             ..config
@@ -100,7 +106,14 @@ impl World {
         self.put_at("demo", id, capacity, price, "EUR").await
     }
 
-    pub async fn put_at(&self, venue: &str, id: &str, capacity: i64, price: i64, currency: &str) -> PutTicketTypeResponse {
+    pub async fn put_at(
+        &self,
+        venue: &str,
+        id: &str,
+        capacity: i64,
+        price: i64,
+        currency: &str,
+    ) -> PutTicketTypeResponse {
         let ticket_type = TicketType {
             id: id.to_owned(),
             venue_id: venue.to_owned(),
@@ -126,8 +139,15 @@ impl World {
         self.place_of(intent, token, "demo", &[("general", quantity)]).await
     }
 
-    pub async fn place_of(&self, intent: &Intent, token: i64, venue: &str, items: &[(&str, u32)]) -> Result<Answer, Status> {
-        let item = |(id, quantity): &(&str, u32)| PlaceOrderItem { ticket_type_id: (*id).to_owned(), quantity: *quantity };
+    pub async fn place_of(
+        &self,
+        intent: &Intent,
+        token: i64,
+        venue: &str,
+        items: &[(&str, u32)],
+    ) -> Result<Answer, Status> {
+        let item =
+            |(id, quantity): &(&str, u32)| PlaceOrderItem { ticket_type_id: (*id).to_owned(), quantity: *quantity };
         let request = PlaceOrderRequest {
             operation: intent.with(token),
             venue_id: venue.to_owned(),
@@ -146,7 +166,14 @@ impl World {
         Ok(self.client.clone().pay(request).await?.into_inner().answer.unwrap())
     }
 
-    pub async fn pay_within(&self, limit: Duration, intent: &Intent, token: i64, order: &str, method: &str) -> Result<Answer, Status> {
+    pub async fn pay_within(
+        &self,
+        limit: Duration,
+        intent: &Intent,
+        token: i64,
+        order: &str,
+        method: &str,
+    ) -> Result<Answer, Status> {
         let mut request = Request::new(pay_request(intent, token, order, method));
         request.set_timeout(limit);
         Ok(self.client.clone().pay(request).await?.into_inner().answer.unwrap())
@@ -201,7 +228,12 @@ impl World {
         self.look(intent, token, false).await
     }
 
-    pub async fn look(&self, intent: &Intent, token: i64, background: bool) -> Result<lookup_response::Outcome, Status> {
+    pub async fn look(
+        &self,
+        intent: &Intent,
+        token: i64,
+        background: bool,
+    ) -> Result<lookup_response::Outcome, Status> {
         let request = proto::LookupRequest { operation_id: intent.id.clone(), fencing_token: token, background };
         let LookupResponse { outcome } = self.client.clone().lookup(request).await?.into_inner();
         Ok(outcome.unwrap())
@@ -315,11 +347,7 @@ pub fn why<T: std::fmt::Debug>(refused: Result<T, Status>) -> (Code, String) {
 }
 
 pub fn pay_request(intent: &Intent, token: i64, order: &str, method: &str) -> proto::PayRequest {
-    proto::PayRequest {
-        operation: intent.with(token),
-        order_id: order.to_owned(),
-        payment_method: method.to_owned(),
-    }
+    proto::PayRequest { operation: intent.with(token), order_id: order.to_owned(), payment_method: method.to_owned() }
 }
 
 /// An event of the acquirer about a payment.
