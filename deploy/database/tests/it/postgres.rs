@@ -63,7 +63,7 @@ async fn an_unreachable_server_is_one_sentence_soon() {
         let started = Instant::now();
         let error = try_open(&at(&scratch, &hosts, "")).await.unwrap_err();
         assert!(matches!(error, OpenError::Unreachable { .. }), "{error}");
-        assert!(started.elapsed() < Duration::from_secs(6));
+        assert!(started.elapsed() < Duration::from_secs(10));
         let sentence = error.to_string();
         assert!(sentence.contains(&hosts) && !sentence.contains("secret") && !sentence.contains('\n'), "{sentence}");
     }
@@ -343,7 +343,7 @@ async fn an_exhausted_pool_answers_unavailable_soon() {
     let started = Instant::now();
     let error = execute(&store.db, "INSERT INTO things (id, count) VALUES ('a', 0)", params![]).await.unwrap_err();
     assert!(matches!(error, DatabaseError::Unavailable(_)), "{error:?}");
-    assert!(started.elapsed() < Duration::from_secs(1));
+    assert!(started.elapsed() < Duration::from_secs(5));
     drop(held);
     execute(&store.db, "INSERT INTO things (id, count) VALUES ('a', 0)", params![]).await.unwrap();
 }

@@ -113,7 +113,7 @@ async fn a_server_that_is_down_is_unavailable_soon_and_is_used_again_when_it_is_
     proxy.set(Mode::Down);
     let started = Instant::now();
     let answers = join_all((0..64).map(|_| add_counted(&db))).await;
-    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     assert!(answers.iter().all(|(answer, _)| matches!(answer, Err(DatabaseError::Unavailable(_)))));
     assert!(matches!(db.ping().await, Err(DatabaseError::Unavailable(_))));
     proxy.set(Mode::Pass);
@@ -129,8 +129,8 @@ async fn a_silent_server_is_unavailable_in_bounded_time_and_is_used_again() {
     proxy.set(Mode::Silent);
     let started = Instant::now();
     let answers = join_all((0..16).map(|_| add_counted(&db))).await;
-    // A statement's 0.5 s and its second of grace, a host's 1 s for each of at most three attempts.
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    // A statement's second and its second of grace, then 2 s for the host, with room for a busy machine.
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
     assert!(answers.iter().all(|(answer, _)| matches!(answer, Err(DatabaseError::Unavailable(_)))), "{answers:?}");
     proxy.set(Mode::Pass);
     // What was buffered while the server was silent may still arrive there, but never as a commit.

@@ -59,9 +59,9 @@ pub fn impatient() -> Options {
     Options {
         pool_size: 1,
         pool_wait: Duration::from_millis(300),
-        connect_timeout: Duration::from_millis(500),
-        statement_timeout: Duration::from_millis(500),
-        idle_in_transaction_timeout: Duration::from_millis(300),
+        connect_timeout: Duration::from_secs(1),
+        statement_timeout: Duration::from_secs(1),
+        idle_in_transaction_timeout: Duration::from_millis(500),
         ..Options::default()
     }
 }
