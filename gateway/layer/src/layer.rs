@@ -20,8 +20,9 @@ pub struct Idempotency {
 
 /// Makes the routes that it goes around safe to retry, as its [`RoutePolicy`] says.
 ///
-/// It goes where the path is whole (a router that strips a prefix would make two paths one), inside whatever authenticates the
-/// caller and puts its [`Scope`](idem_core::Scope) into the request's extensions, and inside whatever compresses answers.
+/// It goes inside whatever authenticates the caller and puts its [`Scope`](idem_core::Scope) into the request's extensions, and
+/// inside whatever compresses answers, since `content-encoding` is not kept. The fingerprint is made of the whole path, also
+/// behind axum's nested routers; another router that strips a prefix would make two paths one.
 #[derive(Clone)]
 pub struct IdempotencyLayer {
     pub(crate) shared: Arc<Shared>,

@@ -17,6 +17,12 @@ const DESCRIBED_BY: HeaderValue = HeaderValue::from_static("</docs/idempotency>;
 /// A refusal, not rendered yet. The same value can be shown under any base URL and trace id.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
+    // Boxed: it travels as the error of many results, most of which are fine.
+    content: Box<Content>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Content {
     status: StatusCode,
     error: &'static str,
     code: Option<&'static str>,
@@ -58,7 +64,7 @@ impl Problem {
         title: &'static str,
         detail: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self {
+        let content = Content {
             status,
             error,
             code: None,
@@ -69,69 +75,75 @@ impl Problem {
             retry_after: None,
             is_about_keys: false,
             headers: Vec::new(),
-        }
+        };
+        Self { content: content.into() }
     }
 
     /// Tells apart problems that share an `error`.
     #[must_use]
-    pub fn code(self, code: &'static str) -> Self {
-        Self { code: Some(code), ..self }
+    pub fn code(mut self, code: &'static str) -> Self {
+        self.content.code = Some(code);
+        self
     }
 
     /// `details.reason`, for programs. Without it, it is the code, else the error.
     #[must_use]
-    pub fn reason(self, reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { reason: Some(reason.into()), ..self }
+    pub fn reason(mut self, reason: impl Into<Cow<'static, str>>) -> Self {
+        self.content.reason = Some(reason.into());
+        self
     }
 
     /// The same request with the same key may be sent again unchanged.
     #[must_use]
-    pub fn retryable(self) -> Self {
-        Self { is_retryable: true, ..self }
+    pub fn retryable(mut self) -> Self {
+        self.content.is_retryable = true;
+        self
     }
 
     /// `Retry-After`, in whole seconds; at least one.
     #[must_use]
-    pub fn retry_after(self, seconds: u32) -> Self {
-        Self { retry_after: Some(seconds.max(1)), ..self }
+    pub fn retry_after(mut self, seconds: u32) -> Self {
+        self.content.retry_after = Some(seconds.max(1));
+        self
     }
 
     /// It is about idempotency keys: the answer links to the policy.
     #[must_use]
-    pub fn about_keys(self) -> Self {
-        Self { is_about_keys: true, ..self }
+    pub fn about_keys(mut self) -> Self {
+        self.content.is_about_keys = true;
+        self
     }
 
     /// One more header on the answer.
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.headers.push((name, value));
+        self.content.headers.push((name, value));
         self
     }
 
     /// The status.
     pub fn status(&self) -> StatusCode {
-        self.status
+        self.content.status
     }
 
     /// The stable name.
     pub fn error(&self) -> &'static str {
-        self.error
+        self.content.error
     }
 
     /// The answer. `docs_base` goes before `/docs/errors#…`; empty leaves a relative reference.
     pub fn render(&self, docs_base: &str, trace_id: &str) -> Response<Bytes> {
         let mut response = Response::new(self.document(docs_base, trace_id));
-        *response.status_mut() = self.status;
+        *response.status_mut() = self.content.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, PROBLEM_JSON);
-        if let Some(seconds) = self.retry_after {
+        if let Some(seconds) = self.content.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if self.is_about_keys {
+        if self.content.is_about_keys {
             headers.insert(header::LINK, DESCRIBED_BY);
         }
-        for (name, value) in &self.headers {
+        for (name, value) in &self.content.headers {
             headers.append(name, value.clone());
         }
         response
@@ -140,14 +152,16 @@ impl Problem {
     /// The body of the answer.
     pub fn document(&self, docs_base: &str, trace_id: &str) -> Bytes {
         let document = Document {
-            r#type: format!("{docs_base}/docs/errors#{}", self.error),
-            title: self.title,
-            status: self.status.as_u16(),
-            detail: &self.detail,
-            error: self.error,
-            code: self.code,
-            details: Details { reason: self.reason.as_deref().or(self.code).unwrap_or(self.error) },
-            retryable: self.is_retryable,
+            r#type: format!("{docs_base}/docs/errors#{}", self.content.error),
+            title: self.content.title,
+            status: self.content.status.as_u16(),
+            detail: &self.content.detail,
+            error: self.content.error,
+            code: self.content.code,
+            details: Details {
+                reason: self.content.reason.as_deref().or(self.content.code).unwrap_or(self.content.error),
+            },
+            retryable: self.content.is_retryable,
             trace_id,
         };
         serde_json::to_vec(&document).expect("strings and numbers always have a JSON form").into()

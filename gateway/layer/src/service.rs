@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use axum::extract::OriginalUri;
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, request::Parts};
 use http_body::Body;
@@ -162,7 +163,9 @@ where
     B: Body<Data = Bytes>,
 {
     let body = body::read(parts, body).await?;
-    let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
+    // A nested router strips its prefix; what was asked is the whole path.
+    let uri = parts.extensions.get::<OriginalUri>().map_or(&parts.uri, |original| &original.0);
+    let (path, query) = (uri.path(), uri.query().unwrap_or_default());
     // Whether the body is JSON comes out of the fingerprint, so it is made before the route's own check.
     let fingerprint = Fingerprint::of_request(parts.method.as_str(), path, query, &body)
         .map_err(|error| Problem::invalid_json(&error))?;
@@ -199,7 +202,7 @@ async fn detach(shared: &Arc<Shared>, it: Reservation, execute: Execute, waiting
     };
     (shared.settings.hooks.spawn)(Box::pin(operation.run().instrument(span)));
     let response = answer.await;
-    waiting.is_over();
+    waiting.end();
     response.unwrap_or_else(|_| {
         error!("an operation ended without an answer");
         shared.render(&Problem::in_doubt())

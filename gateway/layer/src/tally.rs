@@ -101,7 +101,7 @@ impl Waiting {
     }
 
     /// The answer came while the client was there.
-    pub(crate) fn is_over(mut self) {
+    pub(crate) fn end(mut self) {
         self.route = None;
     }
 }
