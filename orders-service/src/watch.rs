@@ -14,7 +14,7 @@ use crate::{
     payment::PaymentStatus,
     resolve::Learnt,
     shop::Shop,
-    store::payments::{self, PaymentRow},
+    store::payments::{self, LastWord, PaymentRow},
     timestamp::Timestamp,
 };
 
@@ -78,10 +78,13 @@ impl Shop {
 
 /// When to ask again after asking now; none when a payment that was given up has been watched long enough.
 fn next_ask(payment: &PaymentRow, now: Timestamp) -> Option<Timestamp> {
-    let longest = match (payment.status, payment.closed_at) {
-        (PaymentStatus::Closed, Some(closed_at)) if closed_at.plus(CLOSED_FOR) <= now => return None,
-        (PaymentStatus::Closed, _) => CLOSED_MAX,
-        _ => OPEN_MAX,
+    // One that was given up and then turned out to be there is waited for like any other that the acquirer has not decided.
+    let is_given_up = payment.status == PaymentStatus::Closed && payment.last_word != Some(LastWord::Pending);
+    let is_over = |closed_at: Timestamp| closed_at.plus(CLOSED_FOR) <= now;
+    let longest = match (is_given_up, payment.closed_at) {
+        (true, Some(closed_at)) if is_over(closed_at) => return None,
+        (true, _) => CLOSED_MAX,
+        (false, _) => OPEN_MAX,
     };
     Some(now.plus(backoff(payment.asks + 1, longest)))
 }
@@ -94,6 +97,41 @@ pub(crate) fn backoff(tries: u32, longest: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        money::{Currency, Money},
+        operation_id::OperationId,
+    };
+
+    fn watched(status: PaymentStatus, last_word: LastWord) -> PaymentRow {
+        let operation = OperationId::parse("0b7c2f0e-3f5d-4a39-9d5a-5a9f6d2c1e11").expect("a UUID");
+        PaymentRow {
+            id: operation.payment(),
+            operation,
+            tenant: "demo-a".to_owned(),
+            order: operation.order(),
+            amount: Money { amount: 1, currency: Currency::new("EUR").expect("three capitals") },
+            method: "pm".to_owned(),
+            status,
+            closed_at: (status == PaymentStatus::Closed).then_some(Timestamp(0)),
+            next_ask_at: Some(Timestamp(0)),
+            asks: 20,
+            last_word: Some(last_word),
+        }
+    }
+
+    #[test]
+    fn only_what_was_given_up_and_is_nowhere_is_asked_for_more_and_more_seldom_and_at_last_no_more() {
+        let after = |status, word, now: Duration| {
+            next_ask(&watched(status, word), Timestamp(0).plus(now)).map(|next| next.0 - Timestamp(0).plus(now).0)
+        };
+        let (open, closed) = (OPEN_MAX.as_micros() as i64, CLOSED_MAX.as_micros() as i64);
+        let day = Duration::from_secs(24 * 3600);
+        assert_eq!(after(PaymentStatus::Pending, LastWord::Pending, day * 30), Some(open));
+        assert_eq!(after(PaymentStatus::Started, LastWord::Unreachable, day * 30), Some(open));
+        assert_eq!(after(PaymentStatus::Closed, LastWord::NotFound, day), Some(closed));
+        assert_eq!(after(PaymentStatus::Closed, LastWord::NotFound, CLOSED_FOR), None);
+        assert_eq!(after(PaymentStatus::Closed, LastWord::Pending, day * 30), Some(open));
+    }
 
     #[test]
     fn intervals_double_up_to_their_limit() {

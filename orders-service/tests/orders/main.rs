@@ -6,6 +6,7 @@ mod entrance;
 mod fences;
 mod late_money;
 mod lifecycle;
+mod money;
 mod outage;
 mod payments;
 mod resolving;

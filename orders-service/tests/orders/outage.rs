@@ -42,11 +42,8 @@ impl Wire {
         let far = SocketAddr::from(([127, 0, 0, 1], config.get_ports()[0]));
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let near = listener.local_addr().unwrap().port();
-        let url = format!(
-            "postgres://{}@127.0.0.1:{near}/{}",
-            config.get_user().unwrap(),
-            config.get_dbname().unwrap()
-        );
+        let url =
+            format!("postgres://{}@127.0.0.1:{near}/{}", config.get_user().unwrap(), config.get_dbname().unwrap());
         let wire = Self { is_cut: Arc::default(), cutting: Arc::default() };
         let (is_cut, cutting, tasks) = (Arc::clone(&wire.is_cut), Arc::clone(&wire.cutting), Tasks::new());
         let lines = tasks.clone();
@@ -120,14 +117,11 @@ async fn two_replicas_share_one_store_on_postgres() {
     one.put("general", 50, 1000).await;
     // One token at both: one acts, the other waits for its answer.
     let (order, intent) = (one.ordered(1).await, Intent::new());
-    let (first, repeat, ()) = tokio::join!(
-        one.pay(&intent, 1, &order.id, "pm_gated"),
-        two.pay(&intent, 1, &order.id, "pm_gated"),
-        async {
+    let (first, repeat, ()) =
+        tokio::join!(one.pay(&intent, 1, &order.id, "pm_gated"), two.pay(&intent, 1, &order.id, "pm_gated"), async {
             one.eventually("the charge is on its way", || async { script.charge_calls(&intent.payment()) > 0 }).await;
             script.open_gate();
-        },
-    );
+        },);
     assert_eq!(first.unwrap(), repeat.unwrap());
     assert_eq!(script.charge_calls(&intent.payment()), 1);
     // Both watch, one asks; both sweep and refund, once.

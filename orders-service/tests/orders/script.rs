@@ -69,6 +69,20 @@ impl Script {
         state.payments.insert(payment.to_owned(), Held { charge, verdict: Verdict::Approved, amount });
     }
 
+    /// The charge of a `pm_late` payment lands now if there is one on its way; says whether there was.
+    pub fn land_if_late(&self, payment: &str) -> bool {
+        let is_late = self.state().late.contains_key(payment);
+        if is_late {
+            self.land(payment);
+        }
+        is_late
+    }
+
+    /// What the acquirer has under a payment id.
+    pub fn status(&self, payment: &str) -> Option<Verdict> {
+        self.state().payments.get(payment).map(|held| held.verdict)
+    }
+
     /// How often a charge was sent.
     pub fn charge_calls(&self, payment: &str) -> u32 {
         self.state().charge_calls.get(payment).copied().unwrap_or_default()

@@ -73,11 +73,7 @@ impl World {
 
     /// On this store, by the address in the configuration.
     pub async fn over(store: Arc<Scratch>, config: Config, acquirer: Arc<dyn Acquirer>) -> Self {
-        let config = Config {
-            listen: ([127, 0, 0, 1], 0).into(),
-            admin_listen: ([127, 0, 0, 1], 0).into(),
-            ..config
-        };
+        let config = Config { listen: ([127, 0, 0, 1], 0).into(), admin_listen: ([127, 0, 0, 1], 0).into(), ..config };
         let (clock, hand) = Clock::by_hand();
         let service = OrdersService::bind_with(config, clock, acquirer).await.unwrap();
         let address = service.local_addr().unwrap();
