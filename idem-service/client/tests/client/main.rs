@@ -1,0 +1,7 @@
+//! The client against a server that says what the test wrote for it, over real connections.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod calls;
+mod connections;
+mod server;
