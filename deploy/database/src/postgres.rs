@@ -5,17 +5,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool::managed::{Pool, PoolError, QueueMode, Timeouts};
-use deadpool::{Runtime, managed};
+use deadpool_postgres::{Pool, PoolError};
 use tokio::time::{Instant, sleep};
 use tokio_postgres::Config;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 
 use self::background::Background;
-use self::connect::{ConnectError, Hosts, Manager, Refusal};
+use self::connect::{Hosts, Line};
 use self::lease::Lease;
-use self::session::Stake;
+use self::refusal::{ConnectError, Refusal};
+use self::session::{Generation, Stake};
 use crate::error::chain;
 use crate::schema::Standing;
 use crate::{Clock, DatabaseError, Migrated, OpenError, Options, Schema, StoreUrl};
@@ -28,6 +28,8 @@ mod connect;
 mod failure;
 mod lease;
 mod migrate;
+mod pool;
+mod refusal;
 mod session;
 mod transaction;
 mod values;
@@ -49,7 +51,9 @@ SHOW transaction_read_only";
 /// whole and the timeouts travel with each `BEGIN`.
 #[derive(Clone)]
 pub struct Postgres {
-    pool: Pool<Manager>,
+    pool: Pool,
+    hosts: Arc<Hosts>,
+    generation: Generation,
     background: Background,
     clock: Clock,
     statement_timeout: Duration,
@@ -73,27 +77,27 @@ impl Postgres {
     ) -> Result<Self, OpenError> {
         let store = StoreUrl::Postgres(Box::new(config.clone())).to_string();
         let name = options.application_name.as_deref().unwrap_or(schema.name);
-        let hosts = Hosts::new(config, name, options);
-        let session = first_session(&store, &hosts).await?;
-        match migrate::standing(&store, &session, schema).await? {
+        let hosts = Arc::new(Hosts::new(config, name, options));
+        let line = first_line(&store, &hosts).await?;
+        match migrate::standing(&store, &line.client, schema).await? {
             Standing::Current(_) => {}
             Standing::Newer(found) => schema.tell_newer(found, &store),
             Standing::Old(found) => return Err(schema.too_old(found, store)),
             Standing::Empty => {
-                let migrated = migrate::migrate(&store, &session, schema).await?;
+                let migrated = migrate::migrate(&store, &line.client, schema).await?;
                 tracing::info!(store, "{migrated}");
             }
         }
-        let background = Background::default();
-        let pool = pool(hosts, background.clone(), options);
-        Ok(Self { pool, background, clock, statement_timeout: options.statement_timeout })
+        let (generation, background) = (Generation::default(), Background::default());
+        let pool = pool::pool(hosts.clone(), generation.clone(), background.clone(), options);
+        Ok(Self { pool, hosts, generation, background, clock, statement_timeout: options.statement_timeout })
     }
 
     pub(crate) async fn migrate(config: &Config, schema: &Schema) -> Result<Migrated, OpenError> {
         let store = StoreUrl::Postgres(Box::new(config.clone())).to_string();
         let hosts = Hosts::new(config, schema.name, &Options::default());
-        let session = first_session(&store, &hosts).await?;
-        migrate::migrate(&store, &session, schema).await
+        let line = first_line(&store, &hosts).await?;
+        migrate::migrate(&store, &line.client, schema).await
     }
 
     /// A connection to the primary, or `Unavailable` within about a second.
@@ -122,7 +126,10 @@ impl Postgres {
 
     pub(crate) async fn lease(&self) -> Result<Lease, DatabaseError> {
         match self.pool.get().await {
-            Ok(session) => Ok(Lease::new(session, self.background.clone())),
+            Ok(client) => {
+                let session = Session::new(client, self.hosts.settings(), self.generation.clone());
+                Ok(Lease::new(session, self.background.clone()))
+            }
             Err(PoolError::Backend(error)) => Err(DatabaseError::Unavailable(Arc::new(error))),
             Err(PoolError::Timeout(_)) => {
                 Err(DatabaseError::unavailable("no connection to Postgres became free in time"))
@@ -173,28 +180,14 @@ impl fmt::Debug for Connection {
 
 // === helpers ===
 
-fn pool(hosts: Hosts, background: Background, options: &Options) -> Pool<Manager> {
-    let size = options.pool_size.max(1);
-    // The manager bounds connecting and verifying itself. The most recently used connection goes out first, so that
-    // the others may rest instead of each being asked for a sign of life.
-    let timeouts = Timeouts { wait: Some(options.pool_wait), create: None, recycle: None };
-    let built: Result<_, managed::BuildError> = Pool::builder(Manager::new(hosts, background, size))
-        .max_size(size)
-        .timeouts(timeouts)
-        .queue_mode(QueueMode::Lifo)
-        .runtime(Runtime::Tokio1)
-        .build();
-    built.expect("a pool with a runtime can have timeouts")
-}
-
-/// The first session, within the time that a start may take.
-async fn first_session(store: &str, hosts: &Hosts) -> Result<Session, OpenError> {
+/// The first connection, within the time that a start may take.
+async fn first_line(store: &str, hosts: &Hosts) -> Result<Line, OpenError> {
     let deadline = Instant::now() + OPEN_LIMIT;
     // Each host gets its share, so that a silent one does not hide the others.
     let limit = OPEN_LIMIT / hosts.count().max(1);
     loop {
         match hosts.connect(limit).await {
-            Ok(session) => return Ok(session),
+            Ok(line) => return Ok(line),
             Err(error) if error.has_state(&SqlState::CANNOT_CONNECT_NOW) && Instant::now() < deadline => {
                 sleep(STARTING_EVERY).await;
             }

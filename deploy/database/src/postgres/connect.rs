@@ -1,29 +1,19 @@
-//! Finding the primary among the hosts, and making sure that a session with it is safe to use.
+//! Finding the primary among the hosts, and making sure that a connection to it is safe to use.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use deadpool::managed::{self, Metrics, RecycleError, RecycleResult};
-use tokio::sync::{Semaphore, oneshot};
-use tokio::task::JoinSet;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
-use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info};
 
-use super::background::Background;
-use super::session::{Generation, Session, Settings};
+use super::refusal::{ConnectError, Refusal};
+use super::session::Settings;
 use crate::Options;
 use crate::error::chain;
-
-/// A connection used this recently is taken for alive; one that slept longer is asked first.
-const FRESH: Duration = Duration::from_secs(1);
-
-/// How long a connection may take to answer that question.
-const VERIFY: Duration = Duration::from_millis(500);
 
 /// A host that has not acknowledged our bytes for so long is gone.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -39,16 +29,6 @@ const CHECK: &str = "\
 -- database.check_session
 SELECT current_setting('synchronous_commit'), current_setting('database.direct', true)";
 
-/// Makes sessions for the pool and decides which may be used again.
-pub(crate) struct Manager {
-    hosts: Arc<Hosts>,
-    background: Background,
-    /// As many may be connecting as the pool may hold.
-    greetings: Arc<Semaphore>,
-    /// Connected for callers who had gone by then.
-    spares: Arc<Mutex<Vec<Session>>>,
-}
-
 /// The servers one of which is the primary.
 pub(super) struct Hosts {
     each: Vec<Config>,
@@ -57,91 +37,13 @@ pub(super) struct Hosts {
     is_pooled: AtomicBool,
     settings: Settings,
     connect_timeout: Duration,
-    generation: Generation,
 }
 
-/// Why there is no session: what every host answered.
-#[derive(Debug)]
-pub(crate) struct ConnectError {
-    pub(super) tries: Vec<(String, Refusal)>,
-}
-
-/// What one host answered.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Refusal {
-    #[error("{}", chain(.0))]
-    Driver(#[from] tokio_postgres::Error),
-    #[error("no answer within {0:?}")]
-    Silent(Duration),
-    #[error("{0}")]
-    Unsafe(String),
-}
-
-// === impl Manager ===
-
-impl Manager {
-    pub(super) fn new(hosts: Hosts, background: Background, pool_size: usize) -> Self {
-        Self {
-            hosts: Arc::new(hosts),
-            background,
-            greetings: Arc::new(Semaphore::new(pool_size)),
-            spares: Arc::default(),
-        }
-    }
-
-    fn spare(&self) -> Option<Session> {
-        lock(&self.spares).pop()
-    }
-
-    /// Asks a connection that has slept for a sign of life.
-    async fn is_alive(&self, session: &Session) -> bool {
-        match timeout(VERIFY, session.verify()).await {
-            Ok(Ok(())) => return true,
-            Ok(Err(error)) => debug!(error = chain(&error), "a pooled connection is dead"),
-            Err(_) => debug!("a pooled connection does not answer"),
-        }
-        session.give_up();
-        false
-    }
-}
-
-impl managed::Manager for Manager {
-    type Type = Session;
-    type Error = ConnectError;
-
-    /// Connecting goes on when the caller gives up: where it takes longer than callers wait, none of them would ever
-    /// get a connection otherwise, and the server would be kept busy with greetings.
-    async fn create(&self) -> Result<Session, ConnectError> {
-        let permit = self.greetings.clone().acquire_owned().await.expect("the semaphore is never closed");
-        while let Some(session) = self.spare() {
-            if session.is_usable() && self.is_alive(&session).await {
-                return Ok(session);
-            }
-        }
-        let (hand_over, handed_over) = oneshot::channel();
-        let (host, spares) = (self.hosts.clone(), self.spares.clone());
-        self.background.run(async move {
-            let session = host.connect(host.connect_timeout * 2).await;
-            if let Err(Ok(session)) = hand_over.send(session) {
-                lock(&spares).push(session);
-            }
-            drop(permit);
-        });
-        handed_over.await.unwrap_or_else(|_| Err(ConnectError { tries: Vec::new() }))
-    }
-
-    async fn recycle(&self, session: &mut Session, metrics: &Metrics) -> RecycleResult<ConnectError> {
-        if !session.is_usable() {
-            return Err(RecycleError::message("it was lost"));
-        }
-        if metrics.last_used() < FRESH {
-            return Ok(());
-        }
-        if self.is_alive(session).await {
-            return Ok(());
-        }
-        Err(RecycleError::message("it does not answer"))
-    }
+/// A connection to a server, before it belongs to a pool.
+pub(super) struct Line {
+    pub(super) client: Client,
+    /// Moves the bytes; ends with the line.
+    driver: AbortOnDropHandle<()>,
 }
 
 // === impl Hosts ===
@@ -158,21 +60,20 @@ impl Hosts {
                 idle_in_transaction_timeout: options.idle_in_transaction_timeout,
             },
             connect_timeout: options.connect_timeout,
-            generation: Generation::default(),
         }
     }
 
-    /// A session with the first host that accepts writes. The driver bounds the TCP handshake alone; a host that
+    /// A connection to the first host that accepts writes. The driver bounds the TCP handshake alone; a host that
     /// accepts and says nothing is bounded by `limit`.
-    pub(super) async fn connect(&self, limit: Duration) -> Result<Session, ConnectError> {
+    pub(super) async fn connect(&self, limit: Duration) -> Result<Line, ConnectError> {
         let mut tries = Vec::new();
         let start = self.preferred.load(Ordering::Relaxed);
         for place in (0..self.each.len()).map(|step| (start + step) % self.each.len()) {
             let host = &self.each[place];
             match timeout(limit, self.greet(host)).await.unwrap_or(Err(Refusal::Silent(limit))) {
-                Ok(session) => {
+                Ok(line) => {
                     self.preferred.store(place, Ordering::Relaxed);
-                    return Ok(session);
+                    return Ok(line);
                 }
                 Err(refusal) => tries.push((label(host), refusal)),
             }
@@ -184,16 +85,26 @@ impl Hosts {
         u32::try_from(self.each.len()).unwrap_or(u32::MAX)
     }
 
-    async fn greet(&self, host: &Config) -> Result<Session, Refusal> {
+    /// How long a host may take to greet somebody who waits for a connection from the pool.
+    pub(super) fn greeting_limit(&self) -> Duration {
+        self.connect_timeout * 2
+    }
+
+    /// How to treat statements, on any connection made so far: once there is a pooler, none is taken for direct.
+    pub(super) fn settings(&self) -> Settings {
+        Settings { is_pooled: self.is_pooled.load(Ordering::Relaxed), ..self.settings }
+    }
+
+    async fn greet(&self, host: &Config) -> Result<Line, Refusal> {
         let is_pooled = self.is_pooled.load(Ordering::Relaxed);
-        let (client, driver) = match open(&self.with_options(host, is_pooled)).await {
+        let line = match open(&self.with_options(host, is_pooled)).await {
             Err(error) if !is_pooled && is_refused_option(&error) => {
                 self.found_pooler("refuses start-up options");
                 open(host).await?
             }
             other => other?,
         };
-        let (synchronous_commit, is_direct) = check(&client).await?;
+        let (synchronous_commit, is_direct) = check(&line.client).await?;
         if !matches!(synchronous_commit.as_str(), "on" | "remote_write" | "remote_apply") {
             return Err(Refusal::Unsafe(format!(
                 "synchronous_commit is {synchronous_commit}, so an acknowledged commit may be lost: set it to on"
@@ -202,8 +113,7 @@ impl Hosts {
         if !is_direct && !self.is_pooled.load(Ordering::Relaxed) {
             self.found_pooler("drops start-up options");
         }
-        let settings = Settings { is_pooled: !is_direct, ..self.settings.clone() };
-        Ok(Session::new(client, driver, settings, self.generation.clone()))
+        Ok(line)
     }
 
     fn found_pooler(&self, why: &str) {
@@ -228,45 +138,26 @@ impl Hosts {
     }
 }
 
-// === impl ConnectError ===
+// === impl Line ===
 
-impl fmt::Display for ConnectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.tries.is_empty() {
-            return f.write_str("the pool is closing");
-        }
-        for (place, (host, refusal)) in self.tries.iter().enumerate() {
-            write!(f, "{}{host}: {refusal}", if place == 0 { "" } else { "; " })?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for ConnectError {}
-
-impl ConnectError {
-    /// The server's own error, if one is there that names this SQLSTATE.
-    pub(super) fn has_state(&self, state: &SqlState) -> bool {
-        self.tries.iter().any(|(_, refusal)| matches!(refusal, Refusal::Driver(error) if error.code() == Some(state)))
+impl Line {
+    /// The parts as a pool wants them; it ends the task with the client.
+    pub(super) fn into_parts(self) -> (Client, JoinHandle<()>) {
+        (self.client, self.driver.detach())
     }
 }
 
 // === helpers ===
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Pushing and popping leave nothing half done.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-async fn open(config: &Config) -> Result<(Client, JoinSet<()>), tokio_postgres::Error> {
+#[expect(clippy::disallowed_methods, reason = "the pool asks for the handle, and the task ends with its connection")]
+async fn open(config: &Config) -> Result<Line, tokio_postgres::Error> {
     let (client, connection) = config.connect(NoTls).await?;
-    let mut driver = JoinSet::new();
-    driver.spawn(async move {
+    let driver = tokio::spawn(async move {
         if let Err(error) = connection.await {
             debug!(error = chain(&error), "a connection to Postgres ended");
         }
     });
-    Ok((client, driver))
+    Ok(Line { client, driver: AbortOnDropHandle::new(driver) })
 }
 
 /// `synchronous_commit`, and whether our start-up options are in force.

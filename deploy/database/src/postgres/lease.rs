@@ -3,11 +3,10 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use deadpool::managed::Object;
 use tokio::time::timeout;
 
 use super::background::Background;
-use super::connect::Manager;
+use super::pool::verify;
 use super::session::Session;
 
 /// How long a connection whose caller has gone may take to become clean; after that it is closed, which does not wait
@@ -17,7 +16,7 @@ const CLEAN_UP: Duration = Duration::from_millis(500);
 /// A connection on loan. It goes back when dropped, and never in the middle of anything: what its caller has left
 /// unfinished is ended first, in the background.
 pub(crate) struct Lease {
-    session: Option<Object<Manager>>,
+    session: Option<Session>,
     is_in_transaction: bool,
     background: Background,
 }
@@ -25,7 +24,7 @@ pub(crate) struct Lease {
 // === impl Lease ===
 
 impl Lease {
-    pub(super) fn new(session: Object<Manager>, background: Background) -> Self {
+    pub(super) fn new(session: Session, background: Background) -> Self {
         Self { session: Some(session), is_in_transaction: false, background }
     }
 
@@ -43,7 +42,7 @@ impl Deref for Lease {
     type Target = Session;
 
     fn deref(&self) -> &Session {
-        self.session.as_deref().expect("a lease loses its session only when it is dropped")
+        self.session.as_ref().expect("a lease loses its session only when it is dropped")
     }
 }
 
@@ -52,7 +51,7 @@ impl Drop for Lease {
         let Some(session) = self.session.take() else { return };
         if !session.is_usable() {
             // Closed at once, not when it would be lent next: the server may hold rows for it.
-            drop(Object::take(session));
+            session.close();
             return;
         }
         if !(self.is_in_transaction || session.is_in_flight()) {
@@ -62,8 +61,8 @@ impl Drop for Lease {
         // way is neither cancelled nor repeated: the words come after it and find nothing to roll back.
         session.send("ROLLBACK");
         self.background.run(async move {
-            if !matches!(timeout(CLEAN_UP, session.verify()).await, Ok(Ok(()))) {
-                drop(Object::take(session));
+            if !matches!(timeout(CLEAN_UP, verify(session.client())).await, Ok(Ok(()))) {
+                session.close();
             }
         });
     }

@@ -2,7 +2,6 @@
 
 use tokio_postgres::{Client, Error};
 
-use super::session::Session;
 use crate::error::chain;
 use crate::schema::Standing;
 use crate::{Migrated, Migration, OpenError, Schema};
@@ -48,18 +47,17 @@ INSERT INTO schema_migrations (schema, number, name, applied_at)
 VALUES ($1, $2, $3, CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT))";
 
 /// How the database stands to the schema; changes nothing.
-pub(super) async fn standing(store: &str, session: &Session, schema: &Schema) -> Result<Standing, OpenError> {
+pub(super) async fn standing(store: &str, client: &Client, schema: &Schema) -> Result<Standing, OpenError> {
     let look = async {
-        let exists: bool = session.client().query_typed_one(TABLE_EXISTS, &[]).await?.get(0);
-        if exists { applied(session.client(), schema).await } else { Ok(Vec::new()) }
+        let exists: bool = client.query_typed_one(TABLE_EXISTS, &[]).await?.get(0);
+        if exists { applied(client, schema).await } else { Ok(Vec::new()) }
     };
     let applied = look.await.map_err(|error| refused(store, &error))?;
     Ok(schema.standing(&applied))
 }
 
 /// Applies what is missing, all of it or nothing. Whoever comes second waits for the lock and finds nothing missing.
-pub(super) async fn migrate(store: &str, session: &Session, schema: &Schema) -> Result<Migrated, OpenError> {
-    let client = session.client();
+pub(super) async fn migrate(store: &str, client: &Client, schema: &Schema) -> Result<Migrated, OpenError> {
     let begin = async {
         client.batch_execute(BEGIN).await?;
         client.batch_execute(LOCK).await?;

@@ -1,13 +1,12 @@
-//! One connection: its statements are bounded in time, and those of its age share its fate when it is lost.
+//! One connection on loan: its statements are bounded in time, and those of its age share its fate when it is lost.
 
-use std::collections::HashMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use deadpool_postgres::{Metrics, Object};
 use futures::FutureExt;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Error, SimpleQueryMessage, Statement};
@@ -19,26 +18,19 @@ use crate::error::chain;
 use crate::failure::{Class, Failure};
 use crate::{DatabaseError, Row, Value};
 
-/// Distinct statements kept prepared per connection; a service has a few dozen.
-const STATEMENTS: usize = 256;
-
-/// A connection to the primary.
+/// A connection to the primary, out of the pool. It goes back when dropped, in whatever state; a lease sees to that.
 pub(crate) struct Session {
-    client: Client,
-    /// Moves the bytes; ends with the session.
-    _driver: JoinSet<()>,
-    statements: Mutex<HashMap<String, Prepared>>,
+    client: Object,
     settings: Settings,
     /// Something was asked and is not answered yet.
     is_in_flight: AtomicBool,
     /// Not to be used again.
     is_broken: AtomicBool,
-    born: u64,
     generation: Generation,
 }
 
 /// How a session treats its statements.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     /// Behind a pooler that gives every transaction another server: nothing may be kept on the server between them.
     pub(super) is_pooled: bool,
@@ -48,13 +40,10 @@ pub(super) struct Settings {
     pub(super) idle_in_transaction_timeout: Duration,
 }
 
-/// Counts how often a connection was lost: older ones share its fate, and are replaced rather than tried one by one.
+/// When a connection was lost last: older ones share its fate, and are replaced rather than tried one by one.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Generation(Arc<AtomicU64>);
-
-struct Prepared {
-    types: Vec<Type>,
-    statement: Statement,
+pub(super) struct Generation {
+    lost_at: Arc<Mutex<Option<Instant>>>,
 }
 
 /// What a lost connection leaves behind.
@@ -69,17 +58,8 @@ pub(super) enum Stake {
 // === impl Session ===
 
 impl Session {
-    pub(super) fn new(client: Client, driver: JoinSet<()>, settings: Settings, generation: Generation) -> Self {
-        Self {
-            client,
-            _driver: driver,
-            statements: Mutex::default(),
-            settings,
-            is_in_flight: AtomicBool::new(false),
-            is_broken: AtomicBool::new(false),
-            born: generation.now(),
-            generation,
-        }
+    pub(super) fn new(client: Object, settings: Settings, generation: Generation) -> Self {
+        Self { client, settings, is_in_flight: AtomicBool::new(false), is_broken: AtomicBool::new(false), generation }
     }
 
     /// The driver's client, for what needs no bounds.
@@ -145,26 +125,26 @@ impl Session {
         let _ = self.client.batch_execute(end).now_or_never();
     }
 
-    /// Waits for everything that was asked before, and makes sure that no transaction is open.
-    pub(super) async fn verify(&self) -> Result<(), Error> {
-        self.client.batch_execute("ROLLBACK").await?;
-        self.is_in_flight.store(false, Ordering::SeqCst);
-        Ok(())
-    }
-
     pub(super) fn is_in_flight(&self) -> bool {
         self.is_in_flight.load(Ordering::SeqCst)
     }
 
     /// Whether this connection may be used again, as far as one can tell without asking the server.
     pub(super) fn is_usable(&self) -> bool {
-        !self.is_broken.load(Ordering::SeqCst) && self.born == self.generation.now() && !self.client.is_closed()
+        !self.is_broken.load(Ordering::SeqCst)
+            && !self.client.is_closed()
+            && !self.generation.is_over(Object::metrics(&self.client))
+    }
+
+    /// Closes the connection instead of giving it back.
+    pub(super) fn close(self) {
+        drop(Object::take(self.client));
     }
 
     /// Takes this connection out of use, and those that are as old with it.
     pub(super) fn give_up(&self) {
         self.is_broken.store(true, Ordering::SeqCst);
-        self.generation.end(self.born);
+        self.generation.end(Object::metrics(&self.client));
     }
 
     /// Runs a request for no longer than the server would, plus a second in case the server has fallen silent.
@@ -211,23 +191,13 @@ impl Session {
     }
 
     async fn prepared(&self, sql: &str, params: &[Typed<'_>]) -> Result<Statement, Failure> {
-        let is_same = |types: &[Type]| types.iter().eq(params.iter().map(|(_, of)| of));
-        if let Some(known) = self.statements().get(sql).filter(|known| is_same(&known.types)) {
-            return Ok(known.statement.clone());
-        }
         let types: Vec<Type> = params.iter().map(|(_, of)| of.clone()).collect();
-        let statement = self.bounded(Stake::Nothing, self.client.prepare_typed(sql, &types)).await?;
-        let mut statements = self.statements();
-        if statements.len() >= STATEMENTS {
-            // Only text that changes with its values gets here; starting over is as good as any order.
-            statements.clear();
+        let statement = self.bounded(Stake::Nothing, self.client.prepare_typed_cached(sql, &types)).await;
+        if statement.is_err() {
+            // The cache keeps a place for what is being prepared, and does not count it.
+            self.client.statement_cache.remove(sql, &types);
         }
-        statements.insert(sql.to_owned(), Prepared { types, statement: statement.clone() });
-        Ok(statement)
-    }
-
-    fn statements(&self) -> std::sync::MutexGuard<'_, HashMap<String, Prepared>> {
-        self.statements.lock().unwrap_or_else(PoisonError::into_inner)
+        statement
     }
 }
 
@@ -238,12 +208,21 @@ fn lost(sentence: &str) -> Failure {
 // === impl Generation ===
 
 impl Generation {
-    fn now(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
+    /// Whether a connection is older than the last loss.
+    pub(super) fn is_over(&self, connection: &Metrics) -> bool {
+        self.lost_at().is_some_and(|lost_at| connection.created <= lost_at)
     }
 
-    /// Ends the generation `born`; a loss that was already counted is not counted twice.
-    fn end(&self, born: u64) {
-        let _ = self.0.compare_exchange(born, born + 1, Ordering::SeqCst, Ordering::SeqCst);
+    /// Ends the generation of a lost connection; a loss that was already counted is not counted twice.
+    pub(super) fn end(&self, lost: &Metrics) {
+        let mut lost_at = self.lost_at();
+        if lost_at.is_none_or(|lost_at| lost.created > lost_at) {
+            // Now, on the clock that the pool goes by.
+            *lost_at = Some(lost.created + lost.age());
+        }
+    }
+
+    fn lost_at(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.lost_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -131,6 +131,16 @@ async fn sessions_are_named_and_bounded() {
 }
 
 #[tokio::test]
+async fn text_that_changes_with_its_values_does_not_fill_the_session() {
+    let store = Store::over(postgres_url("changing_text").await, Options { pool_size: 1, ..Options::default() }).await;
+    for place in 0..300 {
+        postgres(&store.db).client().await.unwrap().read(&format!("SELECT {place}"), &[]).await.unwrap();
+    }
+    let kept = number(&store.db, "SELECT CAST(COUNT(*) AS BIGINT) FROM pg_prepared_statements").await;
+    assert!((40..=257).contains(&kept), "{kept}");
+}
+
+#[tokio::test]
 async fn the_operators_own_options_win() {
     let scratch = postgres_url("own_options").await;
     let url = at(&scratch, &address(&scratch), "application_name=mine&options=-c%20statement_timeout%3D7s");

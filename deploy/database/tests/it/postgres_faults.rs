@@ -7,7 +7,7 @@ use std::time::Duration;
 use database::testing::{Scratch, postgres_url};
 use database::{Clock, Database, DatabaseError, Options, StoreUrl, params};
 use futures::future::join_all;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_postgres::types::Type;
 
 use crate::proxy::{Cut, Mode, Proxy};
@@ -136,6 +136,18 @@ async fn a_silent_server_is_unavailable_in_bounded_time_and_is_used_again() {
     // What was buffered while the server was silent may still arrive there, but never as a commit.
     assert_eq!(add_counted(&db).await.0.unwrap(), 1);
     assert_eq!(count_things(&direct).await, 1);
+}
+
+#[tokio::test]
+async fn a_greeting_that_outlasts_its_caller_is_for_the_next_one() {
+    let options = Options { pool_size: 1, connect_timeout: Duration::from_secs(10), ..Options::default() };
+    let (proxy, db, _direct, _scratch) = proxied("slow_greeting", options).await;
+    let before = proxy.connections();
+    proxy.set(Mode::Silent);
+    assert!(timeout(Duration::from_millis(100), db.ping()).await.is_err(), "nobody greets");
+    proxy.set(Mode::Pass);
+    db.ping().await.unwrap();
+    assert_eq!(proxy.connections(), before + 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
