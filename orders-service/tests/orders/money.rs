@@ -36,6 +36,7 @@ impl Dice {
     }
 }
 
+#[allow(clippy::print_stdout, reason = "shown when the test fails, to play the same again")]
 async fn every_charge_pays_an_order_or_goes_back(world: World) {
     let seed = std::env::var("ORDERS_TEST_SEED").ok().and_then(|text| text.parse().ok());
     let seed = seed.unwrap_or_else(|| u64::from_be_bytes(*uuid::Uuid::new_v4().as_bytes().first_chunk().unwrap()) | 1);
