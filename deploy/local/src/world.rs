@@ -1,6 +1,6 @@
 //! The four parts, bound first and then served, and ended in the order in which requests flow.
 
-use std::{fs, future::Future};
+use std::{fs, future::Future, time::Duration};
 
 use acquirer_sandbox::Sandbox;
 use anyhow::Context;
@@ -49,24 +49,33 @@ impl World {
             settings.orders_clock.clone(),
         )
         .await?;
-        let gateway = Gateway::bind(gateway_config(&settings, &ports, idem.local_addr(), orders.local_addr())?).await?;
+        let gateway = Gateway::bind(gateway_config(&settings, &ports, idem.local_addr(), orders.local_addr()?)?)?;
         let addresses = Addresses {
-            rest: gateway.local_addr(),
-            gateway_admin: gateway.admin_addr(),
+            rest: gateway.local_addr()?,
+            gateway_admin: gateway.admin_addr()?,
             idem: idem.local_addr(),
             idem_admin: idem.admin_addr(),
-            orders: orders.local_addr(),
-            orders_admin: orders.admin_addr(),
+            orders: orders.local_addr()?,
+            orders_admin: orders.admin_addr()?,
             sandbox: sandbox.local_addr(),
         };
         sandbox.set_webhook_url(&format!("http://{}/webhooks/acquirer", addresses.rest))?;
 
         let mut world = Self { addresses, tasks: Tasks::new(), parts: Vec::new() };
         let drain = settings.drain;
-        world.serve("gateway", |shutdown| async move { drop(gateway.serve(shutdown).await) });
-        world.serve("orders-service", |shutdown| async move { drop(orders.serve(shutdown, drain).await) });
-        world.serve("idem-service", |shutdown| async move { drop(idem.serve(shutdown).await) });
-        world.serve("acquirer-sandbox", |shutdown| async move { drop(sandbox.serve(shutdown).await) });
+        world.serve("gateway", |shutdown| {
+            gateway.readiness().follow(shutdown.clone());
+            async move { gateway.serve(shutdown).await; }
+        });
+        world.serve("orders-service", |shutdown| {
+            orders.readiness().follow(shutdown.clone());
+            async move { orders.serve(shutdown, drain).await; }
+        });
+        world.serve("idem-service", |shutdown| {
+            idem.readiness().follow(shutdown.clone());
+            async move { idem.serve(shutdown).await; }
+        });
+        world.serve("acquirer-sandbox", |shutdown| async move { sandbox.serve(shutdown).await; });
         demo::create_ticket_types(addresses.orders).await?;
         Ok(world)
     }
@@ -101,8 +110,13 @@ fn idem_config(settings: &Settings, ports: &Addresses) -> anyhow::Result<idem_se
         listen: ports.idem,
         admin_listen: ports.idem_admin,
         store: settings.store("idem.db")?,
+        store_connections: 16,
+        service_tokens: None,
+        insecure: false,
         drain: settings.drain,
-        ..idem_service::Config::default()
+        drain_delay: Duration::ZERO,
+        purge_interval: Duration::from_secs(60),
+        replay_cache_mib: 32,
     })
 }
 
@@ -138,7 +152,7 @@ fn gateway_config(
     };
     let demo = demo::API_KEYS.into_iter().map(|(tenant, key, operator)| entry(tenant, key, operator));
     let more = settings.api_keys.iter().map(|(tenant, key)| entry(tenant, key, false));
-    let api_keys = ApiKeys::from_entries(demo.chain(more).collect())?;
+    let api_keys = ApiKeys::from_entries(demo.chain(more))?;
     let cors_origins = settings.cors_origins.iter().map(|origin| origin.parse()).collect::<Result<_, _>>();
     Ok(gateway::Config {
         listen: ports.rest,
