@@ -1,0 +1,302 @@
+//! Who calls: API keys and the tenants they belong to.
+//!
+//! Idempotency keys belong to the tenant, never to the API key, so keys can be rotated without losing anything. Several keys
+//! may be valid for one tenant at once; expiry is judged at each request.
+
+mod file;
+
+use crate::error::{self, catalogue};
+use axum::{
+    extract::{FromRequestParts, Request, State},
+    middleware::Next,
+    response::Response,
+};
+use http::{
+    HeaderMap, HeaderValue,
+    header::{AUTHORIZATION, WWW_AUTHENTICATE},
+    request::Parts,
+};
+use idem_core::Scope;
+use idem_layer::Problem;
+use sha2::{Digest, Sha256};
+use std::{
+    convert::Infallible,
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
+};
+use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
+
+/// The prefix that makes a tenant a scope, so that other services' scopes never meet ours.
+pub(crate) const SCOPE_PREFIX: &str = "rest/";
+
+/// A tenant is part of a scope (200 bytes) and of rows at the orders service.
+const TENANT_BYTES_MAX: usize = 100;
+
+/// The API keys that open the gateway: cheap to clone.
+#[derive(Clone)]
+pub struct ApiKeys {
+    keys: Arc<[ApiKey]>,
+}
+
+/// One API key, as it is configured.
+#[derive(Clone, Debug)]
+pub struct ApiKeyEntry {
+    /// The integration that it belongs to.
+    pub tenant: String,
+    /// What is known of the key.
+    pub secret: ApiKeySecret,
+    /// Whether it may change the catalogue.
+    pub operator: bool,
+    /// Until when it is valid; None for ever.
+    pub expires_at: Option<SystemTime>,
+}
+
+/// What is known of an API key. Its `Debug` shows nothing.
+#[derive(Clone)]
+pub enum ApiKeySecret {
+    /// The key itself.
+    Key(String),
+    /// The SHA-256 of the key.
+    Sha256([u8; 32]),
+}
+
+/// An `--api-keys` file, or a list of entries, that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiKeyError {
+    /// The file could not be read.
+    #[error("cannot read the API keys in {}", path.display())]
+    Read {
+        /// Where it should be.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The file does not say what it must.
+    #[error("the API keys in {} cannot be used: {why}", path.display())]
+    Content {
+        /// Where it is.
+        path: PathBuf,
+        /// Which entry, and what is wrong with it.
+        why: String,
+    },
+    /// An entry given in code makes no sense.
+    #[error("the API keys cannot be used: {0}")]
+    Entry(String),
+}
+
+/// Who sent a request: in the extensions of every request under `/v1`.
+#[derive(Clone, Debug)]
+pub(crate) struct Principal {
+    pub(crate) tenant: Tenant,
+    pub(crate) is_operator: bool,
+}
+
+/// The name of an integration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Tenant {
+    scope: Scope,
+}
+
+struct ApiKey {
+    digest: [u8; 32],
+    expires_at: Option<SystemTime>,
+    principal: Principal,
+}
+
+/// Why a caller is not known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unauthenticated {
+    Missing,
+    Malformed,
+    Unknown,
+    Expired,
+}
+
+/// Answers 403 unless the caller is an operator. Goes inside [`authenticate`].
+pub(crate) async fn require_operator(principal: Principal, request: Request, next: Next) -> Response {
+    if principal.is_operator {
+        return next.run(request).await;
+    }
+    error::respond(&catalogue::FORBIDDEN.problem("only operator API keys may change ticket types"))
+}
+
+/// Puts the [`Principal`] and its [`Scope`] into the request's extensions, or answers 401.
+pub(crate) async fn authenticate(State(keys): State<ApiKeys>, mut request: Request, next: Next) -> Response {
+    match keys.authenticate_at(request.headers(), chassis::clock::wall) {
+        Ok(principal) => {
+            request.extensions_mut().insert(principal.tenant.scope.clone());
+            request.extensions_mut().insert(principal);
+            next.run(request).await
+        }
+        Err(why) => error::respond(&why.problem()),
+    }
+}
+
+// === impl ApiKeys ===
+
+impl ApiKeys {
+    /// Reads an `--api-keys` file.
+    pub fn load(path: &Path) -> Result<Self, ApiKeyError> {
+        let text =
+            std::fs::read_to_string(path).map_err(|source| ApiKeyError::Read { path: path.to_owned(), source })?;
+        let keys = file::parse(&text).and_then(build);
+        keys.map_err(|why| ApiKeyError::Content { path: path.to_owned(), why })
+    }
+
+    /// Takes keys given in code.
+    pub fn from_entries(entries: impl IntoIterator<Item = ApiKeyEntry>) -> Result<Self, ApiKeyError> {
+        build(entries.into_iter().collect()).map_err(ApiKeyError::Entry)
+    }
+
+    fn authenticate_at(
+        &self,
+        headers: &HeaderMap,
+        now: impl FnOnce() -> SystemTime,
+    ) -> Result<Principal, Unauthenticated> {
+        let key = bearer(headers)?;
+        let place = self.find(&Sha256::digest(key).into()).ok_or(Unauthenticated::Unknown)?;
+        let found = &self.keys[place];
+        match found.expires_at {
+            Some(expires_at) if expires_at <= now() => Err(Unauthenticated::Expired),
+            _ => Ok(found.principal.clone()),
+        }
+    }
+
+    /// Looks at every key whatever it finds, so that the time taken tells nothing about them.
+    fn find(&self, digest: &[u8; 32]) -> Option<usize> {
+        let (mut found, mut place) = (Choice::from(0), 0_u64);
+        for (candidate, key) in (0_u64..).zip(self.keys.iter()) {
+            let equal = key.digest.ct_eq(digest);
+            place.conditional_assign(&candidate, equal);
+            found |= equal;
+        }
+        bool::from(found).then_some(place as usize)
+    }
+}
+
+impl fmt::Debug for ApiKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiKeys").field("keys", &self.keys.len()).finish()
+    }
+}
+
+fn build(entries: Vec<ApiKeyEntry>) -> Result<ApiKeys, String> {
+    if entries.is_empty() {
+        return Err("there is no entry, so nobody could call".to_owned());
+    }
+    let mut keys: Vec<ApiKey> = Vec::with_capacity(entries.len());
+    for (place, entry) in entries.into_iter().enumerate() {
+        let name = format!("entry {} (`{}`)", place + 1, entry.tenant.escape_debug());
+        let key = ApiKey::new(entry).map_err(|why| format!("{name}: {why}"))?;
+        if let Some(twin) = keys.iter().position(|other| other.digest == key.digest) {
+            return Err(format!("{name}: its key is that of entry {} too", twin + 1));
+        }
+        keys.push(key);
+    }
+    Ok(ApiKeys { keys: keys.into() })
+}
+
+fn bearer(headers: &HeaderMap) -> Result<&[u8], Unauthenticated> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let value = values.next().ok_or(Unauthenticated::Missing)?;
+    if values.next().is_some() {
+        return Err(Unauthenticated::Malformed);
+    }
+    let (scheme, key) = value.as_bytes().split_at_checked(7).ok_or(Unauthenticated::Malformed)?;
+    let key = key.trim_ascii();
+    if !scheme.eq_ignore_ascii_case(b"bearer ") || key.is_empty() {
+        return Err(Unauthenticated::Malformed);
+    }
+    Ok(key)
+}
+
+// === impl ApiKey ===
+
+impl ApiKey {
+    fn new(entry: ApiKeyEntry) -> Result<Self, String> {
+        let digest = match &entry.secret {
+            ApiKeySecret::Sha256(digest) => *digest,
+            // Anything else could never arrive in a header.
+            ApiKeySecret::Key(key) if key.is_empty() || !key.bytes().all(|b| b.is_ascii_graphic()) => {
+                return Err("key must be printable ASCII without spaces".to_owned());
+            }
+            ApiKeySecret::Key(key) => Sha256::digest(key).into(),
+        };
+        let principal = Principal { tenant: Tenant::new(&entry.tenant)?, is_operator: entry.operator };
+        Ok(Self { digest, expires_at: entry.expires_at, principal })
+    }
+}
+
+impl fmt::Debug for ApiKeySecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ApiKeySecret(…)")
+    }
+}
+
+// === impl Tenant ===
+
+impl Tenant {
+    fn new(name: &str) -> Result<Self, String> {
+        let fits = (1..=TENANT_BYTES_MAX).contains(&name.len())
+            && name.trim() == name
+            && !name.chars().any(|c| c.is_control() || matches!(c, '/' | '*'));
+        let scope = Scope::new(format!("{SCOPE_PREFIX}{name}")).ok().filter(|_| fits);
+        scope.map(|scope| Self { scope }).ok_or_else(|| {
+            format!(
+                "tenant must be 1 to {TENANT_BYTES_MAX} bytes without control characters, `/`, `*` or spaces at its ends"
+            )
+        })
+    }
+
+    /// The name itself.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.scope.as_str()[SCOPE_PREFIX.len()..]
+    }
+
+    /// The scope of its idempotency keys.
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+}
+
+// === impl Principal ===
+
+impl<S: Sync> FromRequestParts<S> for Principal {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
+        Ok(parts.extensions.get::<Principal>().expect("every route under /v1 is behind `authenticate`").clone())
+    }
+}
+
+// === impl Unauthenticated ===
+
+impl Unauthenticated {
+    fn problem(self) -> Problem {
+        let problem = catalogue::UNAUTHORIZED.problem(self.detail()).reason(self.reason());
+        problem.header(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
+    }
+
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Missing => "missing_api_key",
+            Self::Malformed => "malformed_authorization",
+            Self::Unknown => "unknown_api_key",
+            Self::Expired => "expired_api_key",
+        }
+    }
+
+    fn detail(self) -> &'static str {
+        match self {
+            Self::Missing => "send `Authorization: Bearer <API key>`",
+            Self::Malformed => "the Authorization header is not one `Bearer <API key>`",
+            Self::Unknown => "the API key is not known",
+            Self::Expired => "the API key has expired",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+use super::*;
+use http::HeaderValue;
+
+const KEYS: &str = r#"[
+    {"tenant": "demo-a", "key": "sk_old", "expiresAt": "2030-01-01T00:00:00Z"},
+    {"tenant": "demo-a", "key": "sk_new"},
+    {"tenant": "demo-b", "sha256": "2BD806C97F0E00AF1A1FC3328FA763A9269723C8DB8FAC4F93AF71DB186D6E90", "operator": true}
+]"#;
+
+fn keys() -> ApiKeys {
+    file::parse(KEYS).and_then(build).unwrap()
+}
+
+fn ask(authorization: &[&str], now: &str) -> Result<(String, bool), Unauthenticated> {
+    let headers = authorization.iter().map(|value| (AUTHORIZATION, HeaderValue::from_str(value).unwrap())).collect();
+    let now = chassis::clock::parse_rfc3339(now).unwrap();
+    let principal = keys().authenticate_at(&headers, || now)?;
+    assert_eq!(principal.tenant.scope().as_str(), format!("rest/{}", principal.tenant.as_str()));
+    Ok((principal.tenant.as_str().to_owned(), principal.is_operator))
+}
+
+#[test]
+fn key_names_its_tenant() {
+    type Case<'c> = (&'c [&'c str], Result<(&'c str, bool), Unauthenticated>);
+    let table: [Case<'_>; 10] = [
+        (&["Bearer sk_old"], Ok(("demo-a", false))),
+        (&["bearer sk_new"], Ok(("demo-a", false))),
+        // given by its digest, in capitals
+        (&["Bearer alice"], Ok(("demo-b", true))),
+        (&["Bearer  sk_new "], Ok(("demo-a", false))),
+        (&[], Err(Unauthenticated::Missing)),
+        (&["Bearer sk_new", "Bearer sk_new"], Err(Unauthenticated::Malformed)),
+        (&["Basic sk_new"], Err(Unauthenticated::Malformed)),
+        (&["Bearer "], Err(Unauthenticated::Malformed)),
+        (&["sk_new"], Err(Unauthenticated::Malformed)),
+        (&["Bearer sk_newer"], Err(Unauthenticated::Unknown)),
+    ];
+    for (authorization, expected) in table {
+        let expected = expected.map(|(tenant, operator)| (tenant.to_owned(), operator));
+        assert_eq!(ask(authorization, "2029-06-01T00:00:00Z"), expected, "{authorization:?}");
+    }
+}
+
+#[test]
+fn expiry_is_judged_at_each_request_and_leaves_the_other_key_valid() {
+    assert!(ask(&["Bearer sk_old"], "2029-12-31T23:59:59.999Z").is_ok());
+    assert_eq!(ask(&["Bearer sk_old"], "2030-01-01T00:00:00Z"), Err(Unauthenticated::Expired));
+    assert!(ask(&["Bearer sk_new"], "2030-01-01T00:00:00Z").is_ok());
+}
+
+#[test]
+fn unusable_files_are_refused_with_the_entry_and_the_reason() {
+    let long = format!(r#"[{{"tenant": "{}", "key": "k"}}]"#, "t".repeat(101));
+    let table = [
+        ("", "the file is empty"),
+        ("[]", "there is no entry"),
+        ("{}", "not a JSON array"),
+        (r#"[{"tenant": "a"}]"#, "entry 1: sha256 or key is missing"),
+        (r#"[{"tenant": "a", "key": "k", "sha256": "00"}]"#, "entry 1: give sha256 or key, not both"),
+        (r#"[{"tenant": "a", "sha256": "00"}]"#, "entry 1: sha256 is not 64 hexadecimal digits"),
+        (r#"[{"tenant": "a", "key": "k"}, {"key": "l"}]"#, "entry 2: missing field `tenant`"),
+        (r#"[{"tenant": "a", "key": "k", "admin": true}]"#, "entry 1: unknown field `admin`"),
+        (r#"[{"tenant": "a", "key": "k", "expiresAt": "soon"}]"#, "entry 1: expiresAt `soon`"),
+        (r#"[{"tenant": "a", "key": ""}]"#, "entry 1 (`a`): key must be printable"),
+        (r#"[{"tenant": "a", "key": "a b"}]"#, "entry 1 (`a`): key must be printable"),
+        (r#"[{"tenant": "a", "key": "k"}, {"tenant": "b", "key": "k"}]"#, "entry 2 (`b`): its key is that of entry 1"),
+        (r#"[{"tenant": "", "key": "k"}]"#, "tenant must be"),
+        (r#"[{"tenant": "a/b", "key": "k"}]"#, "tenant must be"),
+        (r#"[{"tenant": "*", "key": "k"}]"#, "tenant must be"),
+        (r#"[{"tenant": " a", "key": "k"}]"#, "tenant must be"),
+        (r#"[{"tenant": "a\nb", "key": "k"}]"#, "(`a\\nb`): tenant must be"),
+        (&long, "tenant must be"),
+    ];
+    for (text, why) in table {
+        let refused = file::parse(text).and_then(build).unwrap_err();
+        assert!(refused.contains(why), "{text}: {refused}");
+        assert!(!refused.contains('\n'), "{refused}");
+    }
+}
+
+#[test]
+fn unreadable_file_is_named() {
+    let error = ApiKeys::load(Path::new("no-such-file.json")).unwrap_err();
+    assert!(chassis::process::sentence(&error).starts_with("cannot read the API keys in no-such-file.json: "));
+}
+
+#[test]
+fn nothing_of_a_key_is_shown() {
+    let entry = ApiKeyEntry {
+        tenant: "a".to_owned(),
+        secret: ApiKeySecret::Key("sk_secret".to_owned()),
+        operator: false,
+        expires_at: None,
+    };
+    let shown = format!("{entry:?} {:?}", ApiKeys::from_entries([entry.clone()]).unwrap());
+    assert!(!shown.contains("sk_secret"), "{shown}");
+}

@@ -1,0 +1,66 @@
+//! What stands in a path, decoded. What cannot be the name of anything is not found.
+
+use crate::error::{Failure, catalogue};
+use axum::extract::{FromRequestParts, Path};
+use http::request::Parts;
+use uuid::Uuid;
+
+/// A path segment, percent-decoded.
+pub(super) struct Segment(pub(super) String);
+
+/// A path segment that is the UUID of an order, payment or ticket.
+pub(super) struct Id(pub(super) String);
+
+/// The id in `text` as it is kept, or nothing under it.
+pub(super) fn id(text: &str) -> Result<String, Failure> {
+    // Other spellings of a UUID (braces, URN, no hyphens) are not how we write ids.
+    match Uuid::try_parse(text) {
+        Ok(uuid) if text.len() == uuid::fmt::Hyphenated::LENGTH => Ok(uuid.hyphenated().to_string()),
+        _ => Err(catalogue::NOT_FOUND.problem("there is nothing under this id").into()),
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Segment {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        match Path::<String>::from_request_parts(parts, state).await {
+            Ok(Path(segment)) => Ok(Self(segment)),
+            // Not UTF-8.
+            Err(_) => Err(catalogue::NOT_FOUND.problem("the path cannot be read").into()),
+        }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let Segment(segment) = Segment::from_request_parts(parts, state).await?;
+        id(&segment).map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_hyphenated_uuids_are_ids() {
+        let written = "7b0a4d1e-54f1-5b7c-9a57-0f4c5a2d9e11";
+        assert_eq!(id(written).unwrap(), written);
+        assert_eq!(id(&written.to_uppercase()).unwrap(), written);
+        let braced = format!("{{{written}}}");
+        for other in [
+            "",
+            "1",
+            "nope",
+            &written.replace('-', ""),
+            &braced,
+            &format!("urn:uuid:{written}"),
+            &format!("{written}0"),
+        ] {
+            assert!(id(other).is_err(), "{other}");
+        }
+    }
+}

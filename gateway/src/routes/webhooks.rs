@@ -1,0 +1,62 @@
+//! What the acquirer tells us. The orders service holds the secret, so the bytes go there as they came.
+
+use super::{Answered, mutation::sent};
+use crate::{
+    error::{Failure, bad_signature},
+    orders::Orders,
+    wire,
+};
+use axum::{Router, body::Body, extract::State, routing::post};
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use idem_layer::{BODY_MAX, Problem};
+use idem_proto::orders::v1::{self as proto, WebhookRejection, handle_webhook_response::Outcome};
+use serde::Serialize;
+
+const SIGNATURE: &str = "acquirer-signature";
+
+#[derive(Serialize)]
+struct Accepted {
+    duplicate: bool,
+}
+
+/// `POST /webhooks/acquirer`
+pub(super) fn router(orders: Orders) -> Router {
+    Router::new().route("/webhooks/acquirer", post(receive)).with_state(orders)
+}
+
+async fn receive(State(orders): State<Orders>, headers: HeaderMap, body: Body) -> Answered {
+    let body = read(body).await?;
+    let answer = orders.handle_webhook(proto::HandleWebhookRequest { body, signature: signature(&headers) }).await?;
+    match answer.outcome.ok_or(wire::Unreadable("no word on a webhook"))? {
+        Outcome::Accepted(accepted) => {
+            Ok(sent(wire::body(StatusCode::OK, &Accepted { duplicate: accepted.duplicate })))
+        }
+        Outcome::Rejected(rejected) => Err(rejection(rejected.reason())),
+    }
+}
+
+async fn read(body: Body) -> Result<Bytes, Problem> {
+    match Limited::new(body, BODY_MAX).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Problem::payload_too_large()),
+        Err(_) => Err(Problem::invalid_request("the body could not be read").reason("body_cut_off")),
+    }
+}
+
+/// Empty when there is none. Two lines are given as one, which is no signature.
+fn signature(headers: &HeaderMap) -> String {
+    let lines = headers.get_all(SIGNATURE).iter().map(|line| String::from_utf8_lossy(line.as_bytes()));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn rejection(reason: WebhookRejection) -> Failure {
+    match reason {
+        WebhookRejection::BadSignature => bad_signature("the signature does not match the body"),
+        WebhookRejection::TooOld => bad_signature("the signature is more than five minutes from now"),
+        WebhookRejection::Malformed | WebhookRejection::Unspecified => {
+            Problem::invalid_request("the Acquirer-Signature header or the event cannot be read").into()
+        }
+    }
+}
