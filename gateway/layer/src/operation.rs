@@ -48,7 +48,7 @@ struct Attempt {
 
 impl Operation {
     /// Runs to the end. The client is answered as soon as the answer stands; saying it to the store may take longer.
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(self) {
         let traceparent = (self.shared.settings.hooks.traceparent)();
         let attempt = Attempt {
             shared: self.shared,
@@ -57,7 +57,7 @@ impl Operation {
             attempt_id: AttemptId(uuid::Uuid::new_v4()),
             trace_context: TraceContext::new(traceparent).unwrap_or_default(),
         };
-        let Decided { answer, unsaid } = attempt.decide(self.wait, self.execute, &mut self.client).await;
+        let Decided { answer, unsaid } = attempt.decide(self.wait, self.execute, &self.client).await;
         Span::current().record("idem.outcome", answer.verdict.as_str());
         self.tally.count(answer.verdict);
         // A client that is gone changes nothing.
@@ -69,7 +69,7 @@ impl Operation {
 }
 
 impl Attempt {
-    async fn decide(self, wait: Duration, execute: Execute, client: &mut oneshot::Sender<Response<Bytes>>) -> Decided {
+    async fn decide(self, wait: Duration, execute: Execute, client: &oneshot::Sender<Response<Bytes>>) -> Decided {
         let shared = self.shared.clone();
         let (asked, reserved) = self.reserve(wait, client).await;
         Decided::answer(match reserved {
@@ -98,7 +98,7 @@ impl Attempt {
     async fn reserve(
         &self,
         wait: Duration,
-        client: &mut oneshot::Sender<Response<Bytes>>,
+        client: &oneshot::Sender<Response<Bytes>>,
     ) -> (Instant, Result<Reserved, BackendError>) {
         let mut asked = Instant::now();
         let mut reserved = self.reserve_once(Duration::ZERO, asked + RESERVE_PATIENCE).await;

@@ -51,7 +51,7 @@ impl IdemClient {
         let (scope, key) = wire::names(key);
         let send = async |channel, request| IdempotencyServiceClient::new(channel).get(request).await;
         let message = proto::GetRequest { scope, key };
-        match self.channels.call("Get", message, Tries::Many, deadline, send).await {
+        match self.channels.call("IdempotencyService/Get", message, Tries::Many, deadline, send).await {
             Ok(answer) => read(answer.record.ok_or(ClientError::Malformed("a Get without a record"))?).map(Some),
             Err(ClientError::Refused { code: Code::NotFound, .. }) => Ok(None),
             Err(error) => Err(error),
@@ -75,7 +75,7 @@ impl IdemClient {
             scope: scope.to_owned(),
         };
         let send = async |channel, request| AdminServiceClient::new(channel).list_stale(request).await;
-        let answer = self.channels.call("ListStale", message, Tries::One, deadline, send).await?;
+        let answer = self.channels.call("AdminService/ListStale", message, Tries::One, deadline, send).await?;
         answer.records.into_iter().map(read).collect()
     }
 }

@@ -41,7 +41,7 @@ impl IdemClient {
         let message = wire::reserve_request(intent);
         let tries = if intent.wait == Duration::ZERO { Tries::Many } else { Tries::Waiting(intent.wait) };
         let send = async |channel, request| IdempotencyServiceClient::new(channel).reserve(request).await;
-        wire::reserved(self.channels.call("Reserve", message, tries, deadline, send).await?)
+        wire::reserved(self.channels.call("IdempotencyService/Reserve", message, tries, deadline, send).await?)
     }
 
     /// Fences the former holder, seen as `(operation_id, token)`, and takes over. One caller wins.
@@ -63,7 +63,7 @@ impl IdemClient {
             lease: Some(wire::duration(lease.get())),
         };
         let send = async |channel, request| IdempotencyServiceClient::new(channel).reclaim(request).await;
-        match self.channels.call("Reclaim", message, Tries::Many, deadline, send).await {
+        match self.channels.call("IdempotencyService/Reclaim", message, Tries::Many, deadline, send).await {
             Ok(answer) => wire::reclaimed(answer),
             Err(ClientError::Refused { code: Code::NotFound, .. }) => Ok(Reclaimed::Absent),
             Err(error) => Err(error),
@@ -87,7 +87,7 @@ impl IdemClient {
             response: Some(wire::stored_response(response)),
         };
         let send = async |channel, request| IdempotencyServiceClient::new(channel).complete(request).await;
-        wire::completed(self.channels.call("Complete", message, Tries::Many, deadline, send).await?)
+        wire::completed(self.channels.call("IdempotencyService/Complete", message, Tries::Many, deadline, send).await?)
     }
 
     /// Says that nothing happened: the key can be reserved again at once.
@@ -101,7 +101,7 @@ impl IdemClient {
         let message =
             proto::ReleaseRequest { scope, key, operation_id: operation_id.to_string(), fencing_token: token.0 };
         let send = async |channel, request| IdempotencyServiceClient::new(channel).release(request).await;
-        wire::released(self.channels.call("Release", message, Tries::Many, deadline, send).await?)
+        wire::released(self.channels.call("IdempotencyService/Release", message, Tries::Many, deadline, send).await?)
     }
 
     /// Says that the outcome is unknown: the next Reserve is stale at once.
@@ -115,7 +115,7 @@ impl IdemClient {
         let message =
             proto::AbandonRequest { scope, key, operation_id: operation_id.to_string(), fencing_token: token.0 };
         let send = async |channel, request| IdempotencyServiceClient::new(channel).abandon(request).await;
-        wire::abandoned(self.channels.call("Abandon", message, Tries::Many, deadline, send).await?)
+        wire::abandoned(self.channels.call("IdempotencyService/Abandon", message, Tries::Many, deadline, send).await?)
     }
 
     /// Extends the lease of a running holder, counted from now.
@@ -135,6 +135,6 @@ impl IdemClient {
             lease: Some(wire::duration(lease.get())),
         };
         let send = async |channel, request| IdempotencyServiceClient::new(channel).renew(request).await;
-        wire::renewed(self.channels.call("Renew", message, Tries::Many, deadline, send).await?)
+        wire::renewed(self.channels.call("IdempotencyService/Renew", message, Tries::Many, deadline, send).await?)
     }
 }

@@ -31,7 +31,7 @@ pub(crate) enum Tries {
 }
 
 impl Channels {
-    /// Makes the call, again and again as `tries` allows, within `deadline`.
+    /// Makes the call, again and again as `tries` allows, within `deadline`. `rpc` names it in spans, `Service/Method`.
     pub(crate) async fn call<M, A, F>(
         &self,
         rpc: &'static str,
@@ -44,7 +44,14 @@ impl Channels {
         M: Clone,
         F: Future<Output = Result<Response<A>, Status>>,
     {
-        let span = info_span!("call idempotency service", otel.name = rpc, otel.kind = "client", rpc.system = "grpc");
+        let span = info_span!(
+            "rpc call",
+            otel.name = format_args!("rpc {rpc}"),
+            otel.kind = "client",
+            rpc.system = "grpc",
+            rpc.service = "idem.v1",
+            rpc.method = rpc,
+        );
         self.repeat(rpc, message, tries, deadline, send).instrument(span).await
     }
 

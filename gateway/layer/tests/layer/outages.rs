@@ -128,3 +128,16 @@ async fn an_abandon_that_cannot_be_said_does_not_keep_the_answer() {
         world.store.reaches(&key_id("k"), StateName::InDoubt).await;
     }
 }
+
+/// The client of the idempotency service as the backend, in real time: a peer that takes connections and never says a word.
+#[tokio::test]
+async fn a_service_that_hangs_is_503_within_two_seconds_with_the_real_client() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", silent.local_addr().unwrap());
+    let client = idem_client::IdemClient::connect_lazy(endpoint, None).unwrap();
+    let world = World::with_backend(client);
+    let start = Instant::now();
+    world.post("k").await.assert_problem(503, "idempotency_unavailable");
+    assert!(start.elapsed() <= Duration::from_secs(2), "{:?}", start.elapsed());
+    assert_eq!(world.inner.executions(), 0);
+}

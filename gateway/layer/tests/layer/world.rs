@@ -13,7 +13,10 @@ use idem_core::{
     AttemptId, Command, FencingToken, Fingerprint, Grant, IdempotencyKey, LeaseDuration, OperationId, Response,
     RetentionPeriod, Scope, State, StateName,
 };
-use idem_layer::{Hooks, Idempotency, IdempotencyService, RoutePolicy, Settings, ports::KeyId};
+use idem_layer::{
+    Hooks, Idempotency, IdempotencyService, RoutePolicy, Settings,
+    ports::{Backend, KeyId},
+};
 use tokio::task::JoinHandle;
 use tower::{Layer, ServiceExt};
 
@@ -60,7 +63,17 @@ impl World {
     }
 
     pub fn with(policy: RoutePolicy) -> Self {
-        let (store, inner, record) = (Memory::new(), Inner::new(), Record::default());
+        let store = Memory::new();
+        Self::build(policy, store.clone(), store)
+    }
+
+    /// With another backend than the memory store, which stays empty.
+    pub fn with_backend(backend: impl Backend) -> Self {
+        Self::build(RoutePolicy::required("POST /things"), Memory::new(), backend)
+    }
+
+    fn build(policy: RoutePolicy, store: Memory, backend: impl Backend) -> Self {
+        let (inner, record) = (Inner::new(), Record::default());
         let links: Arc<Mutex<Vec<String>>> = Arc::default();
         let noted = links.clone();
         let hooks = Hooks::new(|operation| drop(spawn(operation)))
@@ -70,7 +83,7 @@ impl World {
         let lease = LeaseDuration::new(LEASE).unwrap();
         let retention = RetentionPeriod::new(Duration::from_secs(24 * 3600), lease).unwrap();
         let settings = Settings::new(lease, retention, UPSTREAM, hooks);
-        let layer = Idempotency::new(settings, store.clone(), record.clone());
+        let layer = Idempotency::new(settings, backend, record.clone());
         Self { store, inner, record, layer, links, policy }
     }
 
