@@ -67,7 +67,7 @@ pub(crate) fn router(parts: Parts) -> Router {
 /// The mutations that a key may protect.
 fn keyed(idempotency: &Idempotency, orders: Orders) -> Router {
     let required = |route, check: Check| layer(idempotency, RoutePolicy::required(route), check);
-    let optional = |route| layer(idempotency, RoutePolicy::optional(route), check_empty);
+    let optional = |route| layer(idempotency, RoutePolicy::optional(route), check_bare);
     let place = required("POST /v1/orders", orders::check);
     let pay = required("POST /v1/payments", payments::check);
     let confirm = optional("POST /v1/orders/{id}/confirm");
@@ -96,7 +96,7 @@ fn catalogue(idempotency: &Idempotency, orders: Orders) -> Router {
     let write = put(ticket_types::put)
         .route_layer(unkeyed("PUT /v1/ticket-types/{id}", ticket_types::check))
         .route_layer(middleware::from_fn(auth::require_operator));
-    let payment_link = unkeyed("POST /v1/orders/{id}/payment-link", check_empty);
+    let payment_link = unkeyed("POST /v1/orders/{id}/payment-link", check_bare);
     Router::new()
         .route("/v1/ticket-types/{id}", write.get(ticket_types::get))
         .route("/v1/orders/{id}/payment-link", post(orders::payment_link).route_layer(payment_link))
@@ -109,7 +109,9 @@ fn layer(idempotency: &Idempotency, policy: RoutePolicy, check: Check) -> Idempo
     idempotency.layer(policy.validate(check))
 }
 
-fn check_empty(_: &request::Parts, body: &Bytes) -> Result<(), Problem> {
+/// A mutation that is all in its path.
+fn check_bare(parts: &request::Parts, body: &Bytes) -> Result<(), Problem> {
+    path::check(parts)?;
     body::expect_empty(body)
 }
 

@@ -24,7 +24,8 @@ pub(super) async fn pay(State(orders): State<Orders>, mutation: Mutation, body: 
 
 /// Whether the body is a payment, before its key is reserved.
 pub(super) fn check(_: &Parts, body: &Bytes) -> Result<(), Problem> {
-    read(body).map(|_| ())
+    let (order_id, _) = read(body)?;
+    id(&order_id).map(|_| ())
 }
 
 /// `GET /v1/payments/{id}`

@@ -15,6 +15,7 @@ use std::{collections::BTreeSet, time::Duration};
 use tower::ServiceExt as _;
 
 const ID: &str = "7b0a4d1e-54f1-5b7c-9a57-0f4c5a2d9e11";
+const CANCEL: &str = "/v1/orders/7b0a4d1e-54f1-5b7c-9a57-0f4c5a2d9e11/cancel";
 const KEY: (&str, &str) = ("authorization", "Bearer sk_a");
 const OPERATOR: (&str, &str) = ("authorization", "Bearer sk_ops");
 
@@ -158,7 +159,7 @@ async fn requests_that_can_never_succeed_are_refused_before_their_key_is_reserve
     let keyed = |key: &'static str| [KEY, ("idempotency-key", key)];
     let large = format!("{}{}", " ".repeat(256 * 1024), order);
     type Case<'c> = (&'c str, &'c [(&'c str, &'c str)], &'c str, &'c str);
-    let table: [Case<'_>; 13] = [
+    let table: [Case<'_>; 16] = [
         ("/v1/orders", &[KEY], order, "missing_idempotency_key"),
         ("/v1/payments", &[KEY], order, "missing_idempotency_key"),
         ("/v1/orders", &keyed("\"k"), order, "invalid_idempotency_key"),
@@ -175,8 +176,11 @@ async fn requests_that_can_never_succeed_are_refused_before_their_key_is_reserve
             "unsupported_media_type",
         ),
         ("/v1/orders", &[KEY, ("idempotency-key", "k"), ("content-encoding", "br")], order, "unsupported_media_type"),
-        ("/v1/orders/1/confirm", &keyed("a\tb"), "", "invalid_idempotency_key"),
-        ("/v1/orders/1/cancel", &keyed("k"), r#"{"why":1}"#, "invalid_request"),
+        ("/v1/orders/x/confirm", &keyed("a\tb"), "", "invalid_idempotency_key"),
+        (CANCEL, &keyed("k"), r#"{"why":1}"#, "invalid_request"),
+        ("/v1/orders/x/cancel", &keyed("k"), "", "not_found"),
+        ("/v1/tickets/x/check-in", &keyed("k"), "{}", "not_found"),
+        ("/v1/payments", &keyed("k"), r#"{"orderId":"x","paymentMethod":"pm_approved"}"#, "not_found"),
     ];
     for (path, headers, body, error) in table {
         assert_eq!(send("POST", path, headers, body.to_owned()).await.problem(), error, "{path} {body:.40}");
@@ -185,12 +189,11 @@ async fn requests_that_can_never_succeed_are_refused_before_their_key_is_reserve
 
 #[tokio::test(start_paused = true)]
 async fn keyed_requests_are_refused_without_the_idempotency_service_and_others_are_not() {
-    let cancel = format!("/v1/orders/{ID}/cancel");
-    let answer = send("POST", &cancel, &[KEY, ("idempotency-key", "k")], "").await;
+    let answer = send("POST", CANCEL, &[KEY, ("idempotency-key", "k")], "").await;
     assert_eq!(answer.problem(), "idempotency_unavailable");
     assert_eq!(answer.headers["idempotency-key"], "k");
     // Without a key it goes on to the orders service, which is not there either.
-    let answer = send("POST", &cancel, &[KEY], "").await;
+    let answer = send("POST", CANCEL, &[KEY], "").await;
     assert_eq!(answer.problem(), "upstream_unavailable");
     assert!(std::str::from_utf8(&answer.body).unwrap().contains("nothing_happened"));
     let answer = send("GET", "/v1/idempotency-keys/k", &[KEY], "").await;
