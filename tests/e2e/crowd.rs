@@ -94,7 +94,8 @@ on_both_stores! {
             async move {
                 eventually("the retry is answered", || async {
                     let reply = world.post("/v1/orders", &format!("leaver-{n}"), World::order_body_of("field", 1)).await;
-                    assert!(reply.status == 201 || reply.status == 409, "{}", reply.status);
+                    // Three hundred at once may be too many for the two seconds of a Reserve; they may all come again.
+                    assert!(reply.status == 201 || reply.json()["retryable"] == true, "{}", reply.status);
                     (reply.status == 201).then(|| reply.text("id"))
                 }).await
             }

@@ -1,6 +1,6 @@
 //! An orderly stop answers everybody who was let in.
 
-use e2e::{World, on_both_stores};
+use e2e::on_both_stores;
 
 on_both_stores! {
     async fn requests_in_flight_are_answered_before_the_world_ends(world: World) {

@@ -8,7 +8,7 @@ use serde_json::json;
 async fn who_is_not_known_or_not_allowed_is_told_so() {
     let world = World::start(Store::Sqlite).await;
     let get = |key: &'static str| world.ask(Method::GET, "/v1/ticket-types/general").api_key(key).send();
-    for key in ["", "sk_unknown", "sk_demo_a ", "sk_demo_A"] {
+    for key in ["", "sk_unknown", "sk_demo", "sk_demo_aa", "sk_demo_A"] {
         let refused = get(key).await.expect_problem(401, "unauthorized", None, false);
         assert!(refused.header("www-authenticate").is_some_and(|h| h.starts_with("Bearer")), "{key}");
     }
@@ -98,7 +98,7 @@ async fn bodies_without_one_meaning_are_refused_and_the_key_stays_free() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_webhook_is_taken_with_a_good_signature_only() {
     let world = World::start(Store::Sqlite).await;
-    let body = json!({"id": "evt_1", "type": "payment.approved", "paymentId": uuid::Uuid::new_v4(), "amount": 1, "currency": "EUR",
+    let body = json!({"id": "evt_1", "type": "payment.approved", "paymentId": uuid::Uuid::new_v4().to_string(), "amount": 1, "currency": "EUR",
         "occurredAt": "2026-11-30T00:00:00Z"}).to_string();
     let now = chassis::clock::wall().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     let post = |signature: Option<String>, body: String| {

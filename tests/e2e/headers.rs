@@ -44,7 +44,15 @@ async fn malformed_keys_are_refused_before_any_store_on_optional_routes_too() {
     let placed = world.place("k0", 1).await;
     let long = "x".repeat(201);
     let bad: &[&[u8]] = &[
-        b"", b"\"\"", b"\"abc", b"\"abc\"x", b"\"a\\b\"", b"a\tb", long.as_bytes(), b"\xff\xfe", "a\u{85}".as_bytes(),
+        b"",
+        b"\"\"",
+        b"\"abc",
+        b"\"abc\"x",
+        b"\"a\\b\"",
+        b"a\tb",
+        long.as_bytes(),
+        b"\xff\xfe",
+        "a\u{85}".as_bytes(),
         b"\"abc\", \"d\"",
     ];
     let paths = ["/v1/orders".to_owned(), format!("/v1/orders/{placed}/cancel")];
@@ -143,7 +151,14 @@ async fn browsers_of_listed_origins_may_send_and_read_the_headers() {
     let ask = world.ask(Method::POST, "/v1/orders").key("k1").header("origin", "https://shop.example");
     let placed = ask.json(&World::order_body(1)).send().await.expect(201);
     let exposed = placed.header("access-control-expose-headers").unwrap().to_lowercase();
-    for header in ["idempotency-key", "idempotent-replayed", "idempotency-key-expires", "retry-after", "preference-applied", "location"] {
+    for header in [
+        "idempotency-key",
+        "idempotent-replayed",
+        "idempotency-key-expires",
+        "retry-after",
+        "preference-applied",
+        "location",
+    ] {
         assert!(exposed.contains(header), "{header} in {exposed}");
     }
     // Refusals must be readable too.
@@ -155,7 +170,8 @@ async fn browsers_of_listed_origins_may_send_and_read_the_headers() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_listed_origins_no_browser_is_let_in() {
     let world = World::start(Store::Sqlite).await;
-    let reply = world.ask(Method::GET, "/v1/ticket-types/general").header("origin", "https://shop.example").send().await;
+    let reply =
+        world.ask(Method::GET, "/v1/ticket-types/general").header("origin", "https://shop.example").send().await;
     assert!(reply.expect(200).header("access-control-allow-origin").is_none());
     world.stop().await;
 }

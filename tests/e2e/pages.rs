@@ -29,9 +29,22 @@ async fn the_pages_are_there_for_everybody() {
     let errors = page("/docs/errors").await.expect(200);
     let errors = String::from_utf8(errors.body.to_vec()).unwrap();
     for error in [
-        "missing_idempotency_key", "invalid_idempotency_key", "invalid_request", "unauthorized", "forbidden",
-        "payment_declined", "not_found", "method_not_allowed", "payload_too_large", "unsupported_media_type", "conflict",
-        "sold_out", "hold_expired", "idempotency_key_reuse", "rate_limited", "idempotency_unavailable",
+        "missing_idempotency_key",
+        "invalid_idempotency_key",
+        "invalid_request",
+        "unauthorized",
+        "forbidden",
+        "payment_declined",
+        "not_found",
+        "method_not_allowed",
+        "payload_too_large",
+        "unsupported_media_type",
+        "conflict",
+        "sold_out",
+        "hold_expired",
+        "idempotency_key_reuse",
+        "rate_limited",
+        "idempotency_unavailable",
         "upstream_unavailable",
     ] {
         assert!(errors.contains(&format!("id=\"{error}\"")), "an anchor for {error}");

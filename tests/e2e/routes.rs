@@ -100,7 +100,7 @@ on_both_stores! {
         for body in bad {
             world.post("/v1/orders", "k1", body.clone()).await.expect_problem(400, "invalid_request", None, false);
         }
-        let unknown = world.post("/v1/orders", "k1", World::order_body_of("nothing", 1)).await;
+        let unknown = world.post("/v1/orders", "k3", World::order_body_of("nothing", 1)).await;
         unknown.expect_problem(404, "not_found", None, false);
         // None of it bound the key.
         world.post("/v1/orders", "k2", World::order_body(1)).await.expect(201);
@@ -145,7 +145,7 @@ on_both_stores! {
             }
             for path in [format!("/v1/orders/{id}/cancel"), format!("/v1/tickets/{id}/check-in")] {
                 world.post_bare(&path).await.expect_problem(404, "not_found", None, false);
-                world.ask(Method::POST, &path).key("k").send().await.expect_problem(404, "not_found", None, false);
+                world.ask(Method::POST, &path).key(&path).send().await.expect_problem(404, "not_found", None, false);
             }
         }
     }

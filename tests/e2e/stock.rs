@@ -29,7 +29,7 @@ on_both_stores! {
         world.post("/v1/orders", "k2", World::order_body_of("front-row", 1)).await.expect_problem(409, "sold_out", None, true);
         world.advance(Duration::from_secs(5));
         // At once, whether or not a sweeper has run.
-        let second = world.post("/v1/orders", "k2", World::order_body_of("front-row", 4)).await.expect(201);
+        let second = world.post("/v1/orders", "k4", World::order_body_of("front-row", 4)).await.expect(201);
         assert!(!second.is_replay());
         assert_eq!(world.order_status(&order).await, "expired");
         world.pay("k3", &order, "pm_approved").await.expect_problem(409, "hold_expired", Some("not_charged"), false);

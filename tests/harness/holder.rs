@@ -76,8 +76,7 @@ impl Holder {
 
     /// Pays the order.
     pub async fn pay(&mut self, order: &str, method: &str) -> Result<Answer, Code> {
-        let request =
-            PayRequest { operation: self.operation(), order_id: order.into(), payment_method: method.into() };
+        let request = PayRequest { operation: self.operation(), order_id: order.into(), payment_method: method.into() };
         let answer = self.orders.pay(request).await.map_err(|status| status.code())?;
         Ok(answer.into_inner().answer.unwrap())
     }

@@ -12,9 +12,8 @@ pub struct PrivateDatabase {
 impl PrivateDatabase {
     /// Creates one on the server of `IDEM_TEST_POSTGRES`.
     pub async fn create() -> Self {
-        let server = std::env::var("IDEM_TEST_POSTGRES").expect(
-            "this test needs Postgres: run it by `tests/run`, or after `eval \"$(tests/postgres start)\"`",
-        );
+        let server = std::env::var("IDEM_TEST_POSTGRES")
+            .expect("this test needs Postgres: run it by `tests/run`, or after `eval \"$(tests/postgres start)\"`");
         let name = format!("e2e_{}", uuid::Uuid::new_v4().simple());
         connect(&server).await.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
         let (base, _) = server.rsplit_once('/').expect("a URL with a database");
@@ -32,9 +31,9 @@ impl PrivateDatabase {
         rows.iter().map(|row| row.get(0)).collect()
     }
 
-    /// Makes the store look like one of an older release: its last migrations are not recorded.
-    pub async fn forget_last_migrations(&self) {
-        let older = "DELETE FROM schema_migrations WHERE number = (SELECT max(number) FROM schema_migrations s WHERE s.schema = schema_migrations.schema)";
+    /// Makes the store look like one of an older release, whose migrations had lower numbers.
+    pub async fn look_older(&self) {
+        let older = "UPDATE schema_migrations SET number = number - 1";
         connect(&self.url).await.execute(older, &[]).await.expect("recorded migrations");
     }
 }

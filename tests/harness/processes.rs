@@ -193,9 +193,11 @@ impl Fleet {
         ]);
         std::fs::write(&keys, entries.to_string()).expect("the keys are written");
         let [rest, gateway_admin, idem, idem_admin, orders, orders_admin, sandbox] = [(); 7].map(|()| free_address());
-        let (to_idem, to_orders, to_acquirer) = (Proxy::to(idem).await, Proxy::to(orders).await, Proxy::to(sandbox).await);
+        let (to_idem, to_orders, to_acquirer) =
+            (Proxy::to(idem).await, Proxy::to(orders).await, Proxy::to(sandbox).await);
         let secs = |duration: Duration| format!("{}ms", duration.as_millis());
-        let flags = |pairs: &[(&str, String)]| pairs.iter().flat_map(|(k, v)| [(*k).to_owned(), v.clone()]).collect::<Vec<_>>();
+        let flags =
+            |pairs: &[(&str, String)]| pairs.iter().flat_map(|(k, v)| [(*k).to_owned(), v.clone()]).collect::<Vec<_>>();
         let start = |program, pairs: &[(&str, String)]| Process::start(program, &flags(pairs));
         let gateway_flags = flags(&[
             ("--idem-endpoint", format!("http://{}", to_idem.address())),
@@ -207,26 +209,35 @@ impl Fleet {
             ("--drain", secs(settings.drain)),
         ]);
         let fleet = Self {
-            sandbox: start("acquirer-sandbox", &[
-                ("--listen", sandbox.to_string()),
-                ("--webhook-url", format!("http://{rest}/webhooks/acquirer")),
-                ("--webhook-secret", "whsec_fleet".into()),
-            ]),
-            idem: start("idem-service", &[
-                ("--listen", idem.to_string()),
-                ("--admin-listen", idem_admin.to_string()),
-                ("--store", database.url.clone()),
-                ("--drain", secs(settings.drain)),
-            ]),
-            orders: start("orders-service", &[
-                ("--listen", orders.to_string()),
-                ("--admin-listen", orders_admin.to_string()),
-                ("--store", database.url.clone()),
-                ("--acquirer-url", format!("http://{}", to_acquirer.address())),
-                ("--acquirer-timeout", secs(settings.acquirer_timeout)),
-                ("--webhook-secret", "whsec_fleet".into()),
-                ("--drain", secs(settings.drain)),
-            ]),
+            sandbox: start(
+                "acquirer-sandbox",
+                &[
+                    ("--listen", sandbox.to_string()),
+                    ("--webhook-url", format!("http://{rest}/webhooks/acquirer")),
+                    ("--webhook-secret", "whsec_fleet".into()),
+                ],
+            ),
+            idem: start(
+                "idem-service",
+                &[
+                    ("--listen", idem.to_string()),
+                    ("--admin-listen", idem_admin.to_string()),
+                    ("--store", database.url.clone()),
+                    ("--drain", secs(settings.drain)),
+                ],
+            ),
+            orders: start(
+                "orders-service",
+                &[
+                    ("--listen", orders.to_string()),
+                    ("--admin-listen", orders_admin.to_string()),
+                    ("--store", database.url.clone()),
+                    ("--acquirer-url", format!("http://{}", to_acquirer.address())),
+                    ("--acquirer-timeout", secs(settings.acquirer_timeout)),
+                    ("--webhook-secret", "whsec_fleet".into()),
+                    ("--drain", secs(settings.drain)),
+                ],
+            ),
             gateway: Process::start("gateway", &listening(&gateway_flags, rest, gateway_admin)),
             database,
             gateway_flags,
@@ -319,7 +330,8 @@ impl Fleet {
     pub async fn until_answered(&self, path: &str, key: &str, body: &Value) -> Reply {
         eventually(&format!("{key} is answered"), || async {
             let reply = self.post(path, key, body).await?;
-            let may_retry = reply.status.is_server_error() || (reply.status == 409 && reply.json()["retryable"] == true);
+            let may_retry =
+                reply.status.is_server_error() || (reply.status == 409 && reply.json()["retryable"] == true);
             (!may_retry).then_some(reply)
         })
         .await

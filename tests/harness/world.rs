@@ -1,6 +1,9 @@
 //! The whole system in this process, over real ports, with the stores' clocks in the test's hand.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::Method;
@@ -8,6 +11,8 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use crate::{PrivateDatabase, Reply, eventually};
+
+static TELEMETRY: OnceLock<chassis::telemetry::Guard> = OnceLock::new();
 
 /// Which store a world runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +46,8 @@ impl World {
 
     /// Starts one with other settings.
     pub async fn start_with(store: Store, change: impl FnOnce(&mut idem_local::Settings)) -> Self {
+        // As every process does; without it there are no traces and no metrics.
+        TELEMETRY.get_or_init(|| chassis::telemetry::init("e2e"));
         let directory = tempfile::tempdir().expect("a temporary directory");
         let (idem_clock, idem_hand) = database::Clock::by_hand();
         let (orders_clock, orders_hand) = database::Clock::by_hand();
@@ -50,6 +57,7 @@ impl World {
                 Store::Postgres => idem_local::Data::Postgres(PrivateDatabase::create().await.url),
             },
             ports: idem_local::Ports::Any,
+            api_keys: vec![("demo-a".into(), "sk_test_a_rotated".into())],
             idem_clock,
             orders_clock,
             ..idem_local::Settings::default()
@@ -164,7 +172,8 @@ impl World {
 
     /// Creates or changes a ticket type of venue `demo`, 1000 minor units EUR.
     pub async fn put_ticket_type(&self, id: &str, capacity: u64) -> Reply {
-        let body = json!({"venueId": "demo", "name": id, "price": {"amount": 1000, "currency": "EUR"}, "capacity": capacity});
+        let body =
+            json!({"venueId": "demo", "name": id, "price": {"amount": 1000, "currency": "EUR"}, "capacity": capacity});
         self.ask(Method::PUT, &format!("/v1/ticket-types/{id}")).as_operator().json(&body).send().await
     }
 

@@ -32,6 +32,12 @@ impl Refusal {
     }
 }
 
+fn api_keys(dir: &tempfile::TempDir) -> String {
+    let file = dir.path().join("keys.json");
+    std::fs::write(&file, r#"[{"tenant": "demo-a", "key": "sk_demo_a"}]"#).unwrap();
+    file.display().to_string()
+}
+
 #[tokio::test]
 async fn wrong_flags_are_named() {
     let dir = tempfile::tempdir().unwrap();
@@ -41,10 +47,14 @@ async fn wrong_flags_are_named() {
     refused("idem-service", &["--store", &db, "--listen", "0.0.0.0:0"]).await.expect(&["--insecure"]);
     refused("orders-service", &["--store", &db, "--listen", "0.0.0.0:0"]).await.expect(&["--insecure"]);
     refused("orders-service", &["--store", &db, "--acquirer-timeout", "soon"]).await.expect(&["--acquirer-timeout"]);
-    refused("gateway", &["--lease", "5s", "--upstream-timeout", "6s"]).await.expect(&["lease", "upstream"]);
-    refused("gateway", &["--lease", "60s", "--retention", "61s"]).await.expect(&["retention"]);
-    refused("gateway", &["--lease", "2h"]).await.expect(&["lease"]);
+    let keys = api_keys(&dir);
+    refused("gateway", &["--api-keys", &keys, "--lease", "5s", "--upstream-timeout", "6s"])
+        .await
+        .expect(&["--lease", "--upstream-timeout"]);
+    refused("gateway", &["--api-keys", &keys, "--lease", "60s", "--retention", "61s"]).await.expect(&["--retention"]);
+    refused("gateway", &["--api-keys", &keys, "--lease", "2h"]).await.expect(&["lease"]);
     refused("gateway", &["--api-keys", "/nowhere/keys.json"]).await.expect(&["/nowhere/keys.json"]);
+    refused("gateway", &[]).await.expect(&["--api-keys"]);
     refused("idem-local", &["--acquirer-timeout", "30s"]).await.expect(&["acquirer", "upstream"]);
 }
 
@@ -55,7 +65,7 @@ async fn a_busy_port_is_named() {
     let busy = std::net::TcpListener::bind(free_address()).unwrap();
     let address = busy.local_addr().unwrap().to_string();
     refused("idem-service", &["--store", &db, "--listen", &address]).await.expect(&[&address]);
-    refused("gateway", &["--listen", &address]).await.expect(&[&address]);
+    refused("gateway", &["--api-keys", &api_keys(&dir), "--listen", &address]).await.expect(&[&address]);
     refused("acquirer-sandbox", &["--listen", &address]).await.expect(&[&address]);
     refused("orders-service", &["--store", &db, "--admin-listen", &address]).await.expect(&[&address]);
 }
@@ -76,10 +86,7 @@ async fn two_processes_never_share_one_sqlite_file() {
     let flags = ["--store", &db, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
     let arguments: Vec<String> = flags.iter().map(|f| (*f).to_owned()).collect();
     let first = e2e::Process::start("idem-service", &arguments);
-    e2e::eventually("the first one has the file", || async {
-        dir.path().join("a.db").exists().then_some(())
-    })
-    .await;
+    e2e::eventually("the first one has the file", || async { dir.path().join("a.db").exists().then_some(()) }).await;
     refused("idem-service", &flags).await.expect(&["a.db"]);
     drop(first);
 }
@@ -91,7 +98,7 @@ async fn an_older_schema_is_refused_with_the_command_to_run_on_postgres() {
         let migrate = Command::new(binary(program)).args(["migrate", "--store", &database.url]).output().unwrap();
         assert!(migrate.status.success(), "{}", String::from_utf8_lossy(&migrate.stderr));
     }
-    database.forget_last_migrations().await;
+    database.look_older().await;
     for program in ["idem-service", "orders-service"] {
         let flags = ["--store", database.url.as_str(), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
         refused(program, &flags).await.expect(&["migrate"]);

@@ -44,11 +44,9 @@ impl World {
             ..acquirer_sandbox::Config::default()
         })?;
         let idem = IdemService::bind(idem_config(&settings, &ports)?, settings.idem_clock.clone()).await?;
-        let orders = OrdersService::bind(
-            orders_config(&settings, &ports, sandbox.local_addr())?,
-            settings.orders_clock.clone(),
-        )
-        .await?;
+        let orders =
+            OrdersService::bind(orders_config(&settings, &ports, sandbox.local_addr())?, settings.orders_clock.clone())
+                .await?;
         let gateway = Gateway::bind(gateway_config(&settings, &ports, idem.local_addr(), orders.local_addr()?)?)?;
         let addresses = Addresses {
             rest: gateway.local_addr()?,
@@ -65,17 +63,25 @@ impl World {
         let drain = settings.drain;
         world.serve("gateway", |shutdown| {
             gateway.readiness().follow(shutdown.clone());
-            async move { gateway.serve(shutdown).await; }
+            async move {
+                gateway.serve(shutdown).await;
+            }
         });
         world.serve("orders-service", |shutdown| {
             orders.readiness().follow(shutdown.clone());
-            async move { orders.serve(shutdown, drain).await; }
+            async move {
+                orders.serve(shutdown, drain).await;
+            }
         });
         world.serve("idem-service", |shutdown| {
             idem.readiness().follow(shutdown.clone());
-            async move { idem.serve(shutdown).await; }
+            async move {
+                idem.serve(shutdown).await;
+            }
         });
-        world.serve("acquirer-sandbox", |shutdown| async move { sandbox.serve(shutdown).await; });
+        world.serve("acquirer-sandbox", |shutdown| async move {
+            sandbox.serve(shutdown).await;
+        });
         demo::create_ticket_types(addresses.orders).await?;
         Ok(world)
     }
