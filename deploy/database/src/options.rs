@@ -19,6 +19,10 @@ pub struct Options {
     pub idle_in_transaction_timeout: Duration,
     /// What `pg_stat_activity` calls this program; the schema's name when `None`.
     pub application_name: Option<String>,
+    /// Plan every Postgres statement once, through indexes. For stores whose statements find their rows by key: a plan
+    /// that was made while a table was small would read all of it for as long as it is kept, however large the table
+    /// grows. Behind a pooler nothing is kept and every statement is planned for the table as it is.
+    pub plan_by_index: bool,
     /// SQLite connections for reading.
     pub readers: usize,
 }
@@ -32,6 +36,7 @@ impl Default for Options {
             statement_timeout: Duration::from_secs(5),
             idle_in_transaction_timeout: Duration::from_secs(5),
             application_name: None,
+            plan_by_index: false,
             readers: 4,
         }
     }

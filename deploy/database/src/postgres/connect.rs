@@ -25,6 +25,10 @@ const KEEPALIVE_EVERY: Duration = Duration::from_secs(5);
 /// Tells whether our start-up options have reached the very server that answers; through a pooler they do not.
 const DIRECT: &str = "database.direct";
 
+/// What has no index is still read as a whole; without just-in-time compilation, which its pretended cost would set off.
+const PLAN_BY_INDEX: &str = " -c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_hashjoin=off \
+                             -c enable_mergejoin=off -c jit=off";
+
 const CHECK: &str = "\
 -- database.check_session
 SELECT current_setting('synchronous_commit'), current_setting('database.direct', true)";
@@ -36,6 +40,8 @@ pub(super) struct Hosts {
     preferred: AtomicUsize,
     is_pooled: AtomicBool,
     settings: Settings,
+    /// Options for the planner.
+    plan: &'static str,
     connect_timeout: Duration,
 }
 
@@ -59,6 +65,7 @@ impl Hosts {
                 statement_timeout: options.statement_timeout,
                 idle_in_transaction_timeout: options.idle_in_transaction_timeout,
             },
+            plan: if options.plan_by_index { PLAN_BY_INDEX } else { "" },
             connect_timeout: options.connect_timeout,
         }
     }
@@ -127,9 +134,10 @@ impl Hosts {
         if !is_pooled {
             let Settings { statement_timeout, idle_in_transaction_timeout, .. } = &self.settings;
             config.options(format!(
-                "-c {DIRECT}=on -c statement_timeout={} -c idle_in_transaction_session_timeout={} {}",
+                "-c {DIRECT}=on -c statement_timeout={} -c idle_in_transaction_session_timeout={}{} {}",
                 statement_timeout.as_millis(),
                 idle_in_transaction_timeout.as_millis(),
+                self.plan,
                 // The operator's own come last and win.
                 host.get_options().unwrap_or_default(),
             ));

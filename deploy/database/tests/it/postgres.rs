@@ -131,6 +131,16 @@ async fn sessions_are_named_and_bounded() {
 }
 
 #[tokio::test]
+async fn sessions_plan_by_index_when_asked_to() {
+    let options = Options { pool_size: 1, plan_by_index: true, ..Options::default() };
+    let store = Store::over(postgres_url("plan_by_index").await, options).await;
+    for (setting, value) in [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"), ("jit", "off")] {
+        let rows = query(&store.db, "SELECT current_setting($1) AS value", params![setting]).await.unwrap();
+        assert_eq!(rows[0].get::<String>("value").unwrap(), value, "{setting}");
+    }
+}
+
+#[tokio::test]
 async fn text_that_changes_with_its_values_does_not_fill_the_session() {
     let store = Store::over(postgres_url("changing_text").await, Options { pool_size: 1, ..Options::default() }).await;
     for place in 0..300 {
