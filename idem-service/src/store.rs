@@ -4,10 +4,19 @@
 //! the outcome if nobody was faster. Every write travels in a batch, because one statement for many keys is what makes a store
 //! fast; a batch of one is the ordinary case.
 
+pub mod memory;
+mod open;
+pub mod postgres;
+pub mod sqlite;
+mod stored;
+
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use database::DatabaseError;
 use idem_core::{IdempotencyKey, OperationId, Put, Record, Scope, StateName};
+
+pub use self::open::{SCHEMA, migrate, open};
 
 /// Which key.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -61,6 +70,10 @@ pub struct Times {
 }
 
 /// One write: put `put` under `key` if it is still at `seen`.
+///
+/// A retention is judged in the statement that writes: a put that begins a new generation (`is_new`) wins only where there is
+/// no record or one whose retention is over by then, and any other put only where the retention is not over. Whoever judged
+/// a moment too early or too late loses, and hears the truth.
 #[derive(Clone, Debug)]
 pub struct SwapRequest {
     /// Which key.
@@ -115,6 +128,16 @@ pub enum ScopePattern {
     Prefix(String),
 }
 
+impl ScopePattern {
+    /// Whether `scope` is one of those.
+    pub fn matches(&self, scope: &Scope) -> bool {
+        match self {
+            ScopePattern::Exact(exact) => scope.as_str() == exact,
+            ScopePattern::Prefix(prefix) => scope.as_str().starts_with(prefix),
+        }
+    }
+}
+
 /// Where a page starts: after this `(updated_at, scope, key)`, in that order.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cursor {
@@ -163,6 +186,12 @@ pub enum StoreError {
     Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
+impl From<DatabaseError> for StoreError {
+    fn from(error: DatabaseError) -> Self {
+        if error.is_transient() { Self::Unavailable(Box::new(error)) } else { Self::Broken(Box::new(error)) }
+    }
+}
+
 /// A durable compare-and-swap register per key.
 ///
 /// Deadlocks, serialisation failures, a row that vanishes between conflict and read, and dead connections are handled inside with
@@ -173,17 +202,21 @@ pub trait Store: Send + Sync + 'static {
     async fn load(&self, keys: &[KeyId]) -> Result<Vec<Snapshot>, StoreError>;
 
     /// Carries out each write if its key is still at `seen`; otherwise says what is there instead. Answers in the order asked,
-    /// durable before it returns. A second write to the same key in one batch loses to the first.
+    /// durable before it returns.
+    ///
+    /// The writes are independent of each other, also in whether they are carried out when the answer is an error. Of two writes
+    /// to one key that start from the same version the first wins if any does, and the second hears what the first has left.
     async fn swap(&self, writes: Vec<SwapRequest>) -> Result<Vec<Swap>, StoreError>;
 
-    /// A page of records by last change, oldest first.
+    /// A page of records by last change, oldest first; records whose retention is over are listed until they are purged.
     async fn list(&self, filter: &Filter, after: Option<&Cursor>, limit: u32) -> Result<Vec<Entry>, StoreError>;
 
     /// Counts records by state.
     async fn count(&self, scopes: &[ScopePattern]) -> Result<Counts, StoreError>;
 
-    /// At most `limit` records in progress whose lease is over, or in doubt, oldest first; each is then hidden from later calls
-    /// for `hide`. Changes no record's version.
+    /// At most `limit` records in progress whose lease is over, or in doubt, longest waiting first: by the end of the lease, or
+    /// by the last change of a record in doubt. Each is then hidden from later calls for `hide`, whatever becomes of it
+    /// meanwhile. Changes no record's version.
     async fn hand_out_stale(
         &self,
         scopes: &[ScopePattern],
@@ -196,4 +229,15 @@ pub trait Store: Send + Sync + 'static {
 
     /// Answers when the store does.
     async fn ping(&self) -> Result<(), StoreError>;
+}
+
+/// Waits for `work` no longer than `limit`.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    match tokio::time::timeout(limit, work).await {
+        Ok(answer) => answer,
+        Err(_) => Err(StoreError::Unavailable(format!("the store has not answered within {limit:?}").into())),
+    }
 }

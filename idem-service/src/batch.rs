@@ -1,0 +1,121 @@
+//! One statement carries everything that arrived while the previous one was in flight.
+//!
+//! Nothing waits for company: whoever finds a flight free departs at once and alone. Only when every flight is out do questions
+//! gather, and the first flight to land takes them all. So a lone call pays no delay, and a thousand calls a second cost a hundred
+//! commits.
+
+mod lane;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use idem_core::State;
+
+use self::lane::{Lane, Load};
+use crate::store::{
+    Counts, Cursor, Entry, Filter, KeyId, ScopePattern, Snapshot, Store, StoreError, Swap, SwapRequest,
+};
+
+/// Writes that travel together at most, and their bytes: a statement must end long before anybody loses patience.
+const SWAPS: Load = Load { questions: 256, bytes: 4 * 1024 * 1024 };
+/// Keys that are read together at most: each may bring a body back.
+const LOADS: Load = Load { questions: 64, bytes: usize::MAX };
+
+/// How many statements may be in flight at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Flights {
+    /// Of those that write.
+    pub swap: usize,
+    /// Of those that read.
+    pub load: usize,
+}
+
+/// A front before any store that carries loads and swaps together; the rest passes through.
+///
+/// A caller that goes away before its statement departs is left out of it; afterwards it changes nothing for the others. An outage
+/// is told to everybody aboard. An answer that is broken is asked for again one caller at a time, so that it stays with the one
+/// who broke it.
+pub struct BatchingStore {
+    store: Arc<dyn Store>,
+    swaps: Lane<SwapRequest, Swap>,
+    loads: Lane<KeyId, Snapshot>,
+}
+
+// === impl Flights ===
+
+impl Flights {
+    /// One statement plans while the other commits; more would only make the batches smaller.
+    pub const POSTGRES: Flights = Flights { swap: 2, load: 2 };
+    /// There is one writer, and readers beside it.
+    pub const SQLITE: Flights = Flights { swap: 1, load: 2 };
+}
+
+// === impl BatchingStore ===
+
+impl BatchingStore {
+    /// Before `store`, with at least one flight of each kind.
+    pub fn new(store: Arc<dyn Store>, flights: Flights) -> Self {
+        let (swapping, loading) = (store.clone(), store.clone());
+        let swaps = Lane::new("swap", flights.swap, SWAPS, bytes, move |writes| {
+            let store = swapping.clone();
+            async move { store.swap(writes).await }.boxed()
+        });
+        let loads = Lane::new(
+            "load",
+            flights.load,
+            LOADS,
+            |_| 0,
+            move |keys: Vec<KeyId>| {
+                let store = loading.clone();
+                async move { store.load(&keys).await }.boxed()
+            },
+        );
+        Self { store, swaps, loads }
+    }
+}
+
+#[async_trait]
+impl Store for BatchingStore {
+    async fn load(&self, keys: &[KeyId]) -> Result<Vec<Snapshot>, StoreError> {
+        self.loads.carry(keys.to_vec()).await
+    }
+
+    async fn swap(&self, writes: Vec<SwapRequest>) -> Result<Vec<Swap>, StoreError> {
+        self.swaps.carry(writes).await
+    }
+
+    async fn list(&self, filter: &Filter, after: Option<&Cursor>, limit: u32) -> Result<Vec<Entry>, StoreError> {
+        self.store.list(filter, after, limit).await
+    }
+
+    async fn count(&self, scopes: &[ScopePattern]) -> Result<Counts, StoreError> {
+        self.store.count(scopes).await
+    }
+
+    async fn hand_out_stale(
+        &self,
+        scopes: &[ScopePattern],
+        limit: u32,
+        hide: Duration,
+    ) -> Result<Vec<Entry>, StoreError> {
+        self.store.hand_out_stale(scopes, limit, hide).await
+    }
+
+    async fn purge(&self, limit: u32) -> Result<u64, StoreError> {
+        self.store.purge(limit).await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.store.ping().await
+    }
+}
+
+/// What is large about a write.
+fn bytes(write: &SwapRequest) -> usize {
+    match &write.put.record.state {
+        State::Completed(response) => response.body().len(),
+        State::InProgress | State::InDoubt | State::Released => 0,
+    }
+}

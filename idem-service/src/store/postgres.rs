@@ -1,0 +1,125 @@
+//! The store in Postgres: every operation is one statement that commits by itself, and a lost swap a second one that reads the truth.
+
+mod list;
+mod rows;
+mod swap;
+mod sweep;
+mod want;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use database::{Database, DatabaseError, Postgres};
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::{
+    Counts, Cursor, Entry, Filter, KeyId, ScopePattern, Snapshot, Store, StoreError, Swap, SwapRequest, within,
+};
+
+/// What a caller of the service waits for. A server that is down is told as such before the caller has lost patience.
+const QUICK: Duration = Duration::from_millis(1200);
+/// What operators and sweepers wait for; the server ends a single statement a little sooner.
+const SLOW: Duration = Duration::from_secs(6);
+/// A deadlock, a serialisation failure or a lost connection is met again at once; a server that is down stays so.
+const ATTEMPTS: u32 = 4;
+
+/// A parameter and the type that the statement takes it as.
+type Param<'p> = (&'p (dyn ToSql + Sync), Type);
+
+/// The store in Postgres.
+#[derive(Clone, Debug)]
+pub struct PostgresStore {
+    postgres: Postgres,
+}
+
+/// The rows of a write.
+struct Written {
+    rows: Vec<Row>,
+    /// The connection was lost during an earlier attempt, which may have been committed all the same.
+    is_unsure: bool,
+}
+
+// === impl PostgresStore ===
+
+impl PostgresStore {
+    /// Over an open database with the schema of this service.
+    pub fn new(postgres: Postgres) -> Self {
+        Self { postgres }
+    }
+
+    /// What own SQL adds to the server's clock.
+    fn offset(&self) -> i64 {
+        self.postgres.clock().offset_micros()
+    }
+
+    async fn read(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
+        let mut attempt = 1;
+        loop {
+            let connection = self.postgres.client().await?;
+            match connection.read(sql, params).await {
+                Err(error) if error.is_transient() && attempt < ATTEMPTS => attempt += 1,
+                settled => return Ok(settled?),
+            }
+        }
+    }
+
+    /// Runs a statement that may be run twice: every write here carries its guard.
+    async fn write(&self, sql: &str, params: &[Param<'_>]) -> Result<Written, StoreError> {
+        let (mut attempt, mut is_unsure) = (1, false);
+        loop {
+            let connection = self.postgres.client().await?;
+            match connection.write(sql, params).await {
+                Ok(rows) => return Ok(Written { rows, is_unsure }),
+                Err(error) if error.is_transient() && attempt < ATTEMPTS => {
+                    attempt += 1;
+                    is_unsure |= matches!(error, DatabaseError::CommitUnknown);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn load(&self, keys: &[KeyId]) -> Result<Vec<Snapshot>, StoreError> {
+        within(QUICK, self.load_each(keys)).await
+    }
+
+    async fn swap(&self, writes: Vec<SwapRequest>) -> Result<Vec<Swap>, StoreError> {
+        within(QUICK, self.swap_each(&writes)).await
+    }
+
+    async fn list(&self, filter: &Filter, after: Option<&Cursor>, limit: u32) -> Result<Vec<Entry>, StoreError> {
+        within(SLOW, self.list_page(filter, after, limit)).await
+    }
+
+    async fn count(&self, scopes: &[ScopePattern]) -> Result<Counts, StoreError> {
+        within(SLOW, self.count_states(scopes)).await
+    }
+
+    async fn hand_out_stale(
+        &self,
+        scopes: &[ScopePattern],
+        limit: u32,
+        hide: Duration,
+    ) -> Result<Vec<Entry>, StoreError> {
+        within(SLOW, self.hand_out(scopes, limit, hide)).await
+    }
+
+    async fn purge(&self, limit: u32) -> Result<u64, StoreError> {
+        within(SLOW, self.purge_over(limit)).await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        let database = Database::Postgres(self.postgres.clone());
+        within(QUICK, async { Ok(database.ping().await?) }).await
+    }
+}
+
+impl From<tokio_postgres::Error> for StoreError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        DatabaseError::from(error).into()
+    }
+}

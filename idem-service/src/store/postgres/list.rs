@@ -1,0 +1,103 @@
+//! Listing and counting, for operators. Neither has an index of its own, which every write would have to pay for.
+
+use tokio_postgres::types::Type;
+
+use super::PostgresStore;
+use super::rows::{self, clock, listed};
+use crate::store::stored;
+use crate::store::{Counts, Cursor, Entry, Filter, ScopePattern, StoreError};
+
+/// The scope is one of `$2`, or starts with one of `$3`.
+macro_rules! in_scopes {
+    () => {
+        "(k.scope = ANY ($2) OR EXISTS (SELECT FROM unnest($3) AS p (prefix) WHERE starts_with(k.scope, p.prefix)))"
+    };
+}
+pub(super) use in_scopes;
+
+const LIST: &str = concat!(
+    "-- idem.list
+    ",
+    clock!(),
+    "
+    SELECT c.now, ",
+    listed!(),
+    "
+      FROM idem_keys AS k
+     CROSS JOIN clock AS c
+     WHERE ",
+    in_scopes!(),
+    "
+       AND (cardinality($4) = 0 OR k.state = ANY ($4))
+       AND k.updated_at <= c.now - $5 * INTERVAL '1 microsecond'
+       AND ($6 IS NULL OR (k.updated_at, k.scope, k.key) > ($6, $7, $8))
+     ORDER BY k.updated_at, k.scope, k.key
+     LIMIT $9"
+);
+
+const COUNT: &str = concat!(
+    "-- idem.count
+    ",
+    clock!(),
+    "
+    SELECT COUNT(*) FILTER (WHERE k.state = 'in_progress') AS in_progress,
+           COUNT(*) FILTER (WHERE k.state = 'in_progress' AND k.lease_until <= c.now) AS lease_over,
+           COUNT(*) FILTER (WHERE k.state = 'in_doubt') AS in_doubt,
+           COUNT(*) FILTER (WHERE k.state = 'completed' AND k.expires_at > c.now) AS completed,
+           COUNT(*) FILTER (WHERE k.state = 'released' AND k.expires_at > c.now) AS released,
+           COUNT(*) FILTER (WHERE k.expires_at <= c.now) AS expired,
+           MIN(k.updated_at) FILTER (WHERE k.state = 'in_doubt') AS oldest_in_doubt_at
+      FROM idem_keys AS k
+     CROSS JOIN clock AS c
+     WHERE ",
+    in_scopes!()
+);
+
+// === impl PostgresStore ===
+
+impl PostgresStore {
+    pub(super) async fn list_page(
+        &self,
+        filter: &Filter,
+        after: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let (exact, prefixes) = stored::split(&filter.scopes);
+        let states: Vec<&str> = filter.states.iter().map(|state| state.as_str()).collect();
+        let rows = self
+            .read(
+                LIST,
+                &[
+                    (&self.offset(), Type::INT8),
+                    (&exact, Type::TEXT_ARRAY),
+                    (&prefixes, Type::TEXT_ARRAY),
+                    (&states, Type::TEXT_ARRAY),
+                    (&stored::micros(filter.older_than), Type::INT8),
+                    (&after.map(|cursor| cursor.updated_at), Type::TIMESTAMPTZ),
+                    (&after.map(|cursor| cursor.key.scope.as_str()), Type::TEXT),
+                    (&after.map(|cursor| cursor.key.key.as_str()), Type::TEXT),
+                    (&i64::from(limit), Type::INT8),
+                ],
+            )
+            .await?;
+        rows.iter().map(rows::entry).collect()
+    }
+
+    pub(super) async fn count_states(&self, scopes: &[ScopePattern]) -> Result<Counts, StoreError> {
+        let (exact, prefixes) = stored::split(scopes);
+        let params =
+            [(&self.offset() as _, Type::INT8), (&exact as _, Type::TEXT_ARRAY), (&prefixes as _, Type::TEXT_ARRAY)];
+        let rows = self.read(COUNT, &params).await?;
+        let row = rows.first().ok_or_else(|| StoreError::Broken("a count has no row".into()))?;
+        let count = |column| row.try_get(column).map(|count: i64| count.unsigned_abs());
+        Ok(Counts {
+            in_progress: count("in_progress")?,
+            lease_over: count("lease_over")?,
+            in_doubt: count("in_doubt")?,
+            completed: count("completed")?,
+            released: count("released")?,
+            expired: count("expired")?,
+            oldest_in_doubt_at: row.try_get("oldest_in_doubt_at")?,
+        })
+    }
+}

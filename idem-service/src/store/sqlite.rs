@@ -1,0 +1,93 @@
+//! The store in a SQLite file: everything that writes goes through the one writer, and shares its commit with whatever waits there.
+
+mod list;
+mod rows;
+mod swap;
+mod sweep;
+
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use database::{Database, DatabaseError, Sqlite};
+use rusqlite::Connection;
+
+use super::{Counts, Cursor, Entry, Filter, KeyId, ScopePattern, Snapshot, Store, StoreError, Swap, SwapRequest};
+
+/// The store in a SQLite file.
+#[derive(Clone, Debug)]
+pub struct SqliteStore {
+    sqlite: Sqlite,
+}
+
+// === impl SqliteStore ===
+
+impl SqliteStore {
+    /// Over an open file with the schema of this service.
+    pub fn new(sqlite: Sqlite) -> Self {
+        Self { sqlite }
+    }
+
+    /// Runs `job` on the writer with the time at which it runs there.
+    async fn write<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Connection, SystemTime) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let sqlite = self.sqlite.clone();
+        self.sqlite.write(move |connection| job(connection, rows::instant(sqlite.now()))).await
+    }
+
+    /// Runs `job` on a reader with the time at which it runs there.
+    async fn read<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Connection, SystemTime) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let sqlite = self.sqlite.clone();
+        self.sqlite.read(move |connection| job(connection, rows::instant(sqlite.now()))).await
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn load(&self, keys: &[KeyId]) -> Result<Vec<Snapshot>, StoreError> {
+        let keys = keys.to_vec();
+        self.read(move |connection, now| keys.iter().map(|key| rows::load(connection, key, now)).collect()).await
+    }
+
+    async fn swap(&self, writes: Vec<SwapRequest>) -> Result<Vec<Swap>, StoreError> {
+        self.write(move |connection, now| writes.iter().map(|write| swap::swap(connection, write, now)).collect()).await
+    }
+
+    async fn list(&self, filter: &Filter, after: Option<&Cursor>, limit: u32) -> Result<Vec<Entry>, StoreError> {
+        let (filter, after) = (filter.clone(), after.cloned());
+        self.read(move |connection, now| list::list(connection, &filter, after.as_ref(), limit, now)).await
+    }
+
+    async fn count(&self, scopes: &[ScopePattern]) -> Result<Counts, StoreError> {
+        let scopes = scopes.to_vec();
+        self.read(move |connection, now| list::count(connection, &scopes, now)).await
+    }
+
+    async fn hand_out_stale(
+        &self,
+        scopes: &[ScopePattern],
+        limit: u32,
+        hide: Duration,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let scopes = scopes.to_vec();
+        self.write(move |connection, now| sweep::hand_out_stale(connection, &scopes, limit, hide, now)).await
+    }
+
+    async fn purge(&self, limit: u32) -> Result<u64, StoreError> {
+        self.write(move |connection, now| sweep::purge(connection, limit, now)).await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        Ok(Database::Sqlite(self.sqlite.clone()).ping().await?)
+    }
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        DatabaseError::from(error).into()
+    }
+}

@@ -1,0 +1,107 @@
+//! Listing and counting, for operators.
+
+use std::time::SystemTime;
+
+use rusqlite::{Connection, named_params};
+
+use super::rows::{self, listed};
+use crate::store::stored;
+use crate::store::{Counts, Cursor, Entry, Filter, ScopePattern, StoreError};
+
+/// The scope is one of `:exact`, or starts with one of `:prefixes`; both are JSON lists.
+macro_rules! in_scopes {
+    () => {
+        "(scope IN (SELECT value FROM json_each(:exact))
+          OR EXISTS (SELECT 1 FROM json_each(:prefixes) WHERE substr(scope, 1, length(value)) = value))"
+    };
+}
+pub(super) use in_scopes;
+
+const LIST: &str = concat!(
+    "-- idem.list
+    SELECT ",
+    listed!(),
+    "
+      FROM idem_keys
+     WHERE ",
+    in_scopes!(),
+    "
+       AND (:every_state OR state IN (SELECT value FROM json_each(:states)))
+       AND updated_at <= :changed_until
+       AND (:after_updated_at IS NULL
+            OR (updated_at, scope, key) > (:after_updated_at, :after_scope, :after_key))
+     ORDER BY updated_at, scope, key
+     LIMIT :limit"
+);
+
+const COUNT: &str = concat!(
+    "-- idem.count
+    SELECT COUNT(*) FILTER (WHERE state = 'in_progress') AS in_progress,
+           COUNT(*) FILTER (WHERE state = 'in_progress' AND lease_until <= :now) AS lease_over,
+           COUNT(*) FILTER (WHERE state = 'in_doubt') AS in_doubt,
+           COUNT(*) FILTER (WHERE state = 'completed' AND expires_at > :now) AS completed,
+           COUNT(*) FILTER (WHERE state = 'released' AND expires_at > :now) AS released,
+           COUNT(*) FILTER (WHERE expires_at <= :now) AS expired,
+           MIN(updated_at) FILTER (WHERE state = 'in_doubt') AS oldest_in_doubt_at
+      FROM idem_keys
+     WHERE ",
+    in_scopes!()
+);
+
+/// A page of records by last change, oldest first.
+pub(super) fn list(
+    connection: &Connection,
+    filter: &Filter,
+    after: Option<&Cursor>,
+    limit: u32,
+    now: SystemTime,
+) -> Result<Vec<Entry>, StoreError> {
+    let (exact, prefixes) = scopes(&filter.scopes);
+    let states: Vec<&str> = filter.states.iter().map(|state| state.as_str()).collect();
+    let mut statement = connection.prepare_cached(LIST)?;
+    let mut listed = statement.query(named_params! {
+        ":exact": exact,
+        ":prefixes": prefixes,
+        ":every_state": states.is_empty(),
+        ":states": json(&states),
+        ":changed_until": rows::column(now).saturating_sub(stored::micros(filter.older_than)),
+        ":after_updated_at": after.map(|cursor| rows::column(cursor.updated_at)),
+        ":after_scope": after.map(|cursor| cursor.key.scope.as_str()),
+        ":after_key": after.map(|cursor| cursor.key.key.as_str()),
+        ":limit": limit,
+    })?;
+    let mut entries = Vec::new();
+    while let Some(row) = listed.next()? {
+        entries.push(rows::entry(row, now)?);
+    }
+    Ok(entries)
+}
+
+/// Records by state.
+pub(super) fn count(connection: &Connection, scopes: &[ScopePattern], now: SystemTime) -> Result<Counts, StoreError> {
+    let (exact, prefixes) = self::scopes(scopes);
+    let params = named_params! { ":exact": exact, ":prefixes": prefixes, ":now": rows::column(now) };
+    let counts = connection.prepare_cached(COUNT)?.query_row(params, |row| {
+        let count = |column| row.get(column).map(|count: i64| count.unsigned_abs());
+        Ok(Counts {
+            in_progress: count("in_progress")?,
+            lease_over: count("lease_over")?,
+            in_doubt: count("in_doubt")?,
+            completed: count("completed")?,
+            released: count("released")?,
+            expired: count("expired")?,
+            oldest_in_doubt_at: row.get::<_, Option<i64>>("oldest_in_doubt_at")?.map(rows::instant),
+        })
+    })?;
+    Ok(counts)
+}
+
+/// `:exact` and `:prefixes`.
+pub(super) fn scopes(scopes: &[ScopePattern]) -> (String, String) {
+    let (exact, prefixes) = stored::split(scopes);
+    (json(&exact), json(&prefixes))
+}
+
+fn json(texts: &[&str]) -> String {
+    serde_json::to_string(texts).expect("a list of strings is always JSON")
+}
