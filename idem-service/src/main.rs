@@ -1,0 +1,69 @@
+//! `idem-service`: serves, migrates its store, or prints its configuration.
+
+use std::process::ExitCode;
+
+use chassis::{process, shutdown};
+use clap::{Parser, Subcommand};
+use database::{Clock, StoreUrl};
+use idem_service::{Config, IdemService, StartError, store};
+
+/// The idempotency service: makes operations safe to retry, for every service that calls it over gRPC.
+#[derive(Parser)]
+#[command(name = "idem-service", version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    config: Config,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve; this is also what happens without a subcommand.
+    Serve(Config),
+    /// Bring the store to the schema of this release, then exit.
+    Migrate {
+        /// Which store: sqlite:PATH, or postgres://USER@HOST/DATABASE.
+        #[arg(long, env = "IDEM_STORE", value_name = "URL", hide_env_values = true)]
+        store: StoreUrl,
+    },
+    /// Print the configuration as environment variables, then exit.
+    PrintConfig(Config),
+}
+
+fn main() -> ExitCode {
+    let Cli { command, config } = Cli::parse();
+    match command.unwrap_or(Command::Serve(config)) {
+        Command::Serve(config) => process::run("idem-service", || judge(config), serve),
+        Command::Migrate { store } => process::run("idem-service", || Ok::<_, StartError>(store), migrate),
+        Command::PrintConfig(config) => process::run("idem-service", || judge(config), print),
+    }
+}
+
+/// Refuses a configuration that contradicts itself, before anything is bound or opened.
+fn judge(config: Config) -> Result<Config, StartError> {
+    config.authentication()?;
+    Ok(config)
+}
+
+async fn serve(config: Config) -> Result<(), StartError> {
+    let drain_delay = config.drain_delay;
+    let service = IdemService::bind(config, Clock::system()).await?;
+    // Before anybody is told that it serves: from then on a signal must drain.
+    let shutdown = shutdown::on_signals(drain_delay, service.readiness());
+    tracing::info!(grpc = %service.local_addr(), admin = %service.admin_addr(), "serving");
+    service.serve(shutdown).await;
+    Ok(())
+}
+
+#[allow(clippy::print_stdout, reason = "what the person who ran it asked for")]
+async fn migrate(store: StoreUrl) -> Result<(), StartError> {
+    println!("{}", store::migrate(&store).await?);
+    Ok(())
+}
+
+#[allow(clippy::print_stdout, reason = "what the person who ran it asked for")]
+async fn print(config: Config) -> Result<(), StartError> {
+    println!("{config}");
+    Ok(())
+}

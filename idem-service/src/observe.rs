@@ -1,0 +1,111 @@
+//! What is counted and traced: every call counts in exactly one outcome, and its span never carries the key.
+
+use std::future::Future;
+
+use idem_core::{Answer, State};
+use sha2::{Digest, Sha256};
+use tonic::{Response, Status};
+use tracing::field::Empty;
+use tracing::{Instrument, Span, info_span};
+
+use crate::engine::{EngineError, Outcome};
+use crate::status::Refusal;
+use crate::store::{KeyId, StoreError};
+
+/// Enough to tell keys apart in a trace, and no help in guessing one.
+const KEY_HASH_BYTES: usize = 8;
+
+/// Runs the work of one call inside its own span, and counts what it came to. `name` is `verb noun`.
+pub(crate) async fn call<T>(
+    command: &'static str,
+    name: &'static str,
+    work: impl Future<Output = Result<(T, &'static str), Refusal>>,
+) -> Result<Response<T>, Status> {
+    let span = info_span!(
+        "command",
+        otel.name = name,
+        idem.scope = Empty,
+        idem.key_hash = Empty,
+        idem.outcome = Empty,
+        idem.fencing_token = Empty,
+    );
+    async {
+        let (answer, outcome) = match work.await {
+            Ok((answer, outcome)) => (Ok(Response::new(answer)), outcome),
+            Err(refusal) => {
+                let outcome = refused(&refusal);
+                (Err(Status::from(refusal)), outcome)
+            }
+        };
+        Span::current().record("idem.outcome", outcome);
+        metrics::counter!("idem_outcomes_total", "command" => command, "outcome" => outcome).increment(1);
+        answer
+    }
+    .instrument(span)
+    .await
+}
+
+/// Notes on the current span which key a call is about.
+pub(crate) fn note_key(key: &KeyId) {
+    let span = Span::current();
+    if span.is_disabled() {
+        return;
+    }
+    let mut digest = Sha256::new();
+    digest.update((key.scope.as_str().len() as u64).to_be_bytes());
+    digest.update(key.scope.as_str());
+    digest.update(key.key.as_str());
+    span.record("idem.scope", key.scope.as_str());
+    span.record("idem.key_hash", hex::encode(&digest.finalize()[..KEY_HASH_BYTES]));
+}
+
+/// Notes on the current span what stands under the key, links a continued or replayed attempt, and names the outcome.
+pub(crate) fn note_outcome(outcome: &Outcome) -> &'static str {
+    if let Some(record) = &outcome.snapshot.record {
+        Span::current().record("idem.fencing_token", record.token.0);
+        let is_earlier = match outcome.answer {
+            Answer::Replay(_) | Answer::Stale(..) => true,
+            Answer::Superseded(_) => matches!(record.state, State::Completed(_)),
+            _ => false,
+        };
+        if is_earlier {
+            chassis::trace::link_to(record.trace_context.as_str());
+        }
+    }
+    name_of(&outcome.answer)
+}
+
+/// The outcome as metrics and traces call it.
+pub(crate) fn name_of(answer: &Answer) -> &'static str {
+    match answer {
+        Answer::Granted(_) => "granted",
+        Answer::Replay(_) => "replay",
+        Answer::InProgress => "in_progress",
+        Answer::Mismatch => "mismatch",
+        Answer::Stale(..) => "stale",
+        Answer::Completed => "completed",
+        Answer::Released => "released",
+        Answer::Abandoned => "abandoned",
+        Answer::Renewed => "renewed",
+        Answer::Superseded(_) => "superseded",
+        Answer::Resolved => "resolved",
+        Answer::AlreadyCompleted => "already_completed",
+        Answer::TokenChanged(_) => "token_changed",
+        Answer::Absent => "absent",
+    }
+}
+
+fn refused(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::Invalid(_) => "invalid",
+        Refusal::ScopeNotGranted => "scope_not_granted",
+        Refusal::NoRecord => "absent",
+        Refusal::AlreadyCompleted => "already_completed",
+        Refusal::TokenChanged { .. } => "token_changed",
+        Refusal::Engine(EngineError::DeadlineOver) => "deadline",
+        Refusal::Engine(EngineError::TimedOut) => "store_timed_out",
+        Refusal::Engine(EngineError::Contended) => "contended",
+        Refusal::Engine(EngineError::Store(StoreError::Unavailable(_))) => "store_unavailable",
+        Refusal::Engine(EngineError::Store(StoreError::Broken(_))) => "store_broken",
+    }
+}

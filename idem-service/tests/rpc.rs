@@ -1,0 +1,21 @@
+//! The idempotency service over a real listener, on both stores.
+#![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
+#[path = "rpc/access.rs"]
+mod access;
+#[path = "served/calls.rs"]
+mod calls;
+#[path = "rpc/input.rs"]
+mod input;
+#[path = "rpc/life.rs"]
+mod life;
+#[path = "rpc/lifecycle.rs"]
+mod lifecycle;
+#[path = "rpc/outage.rs"]
+mod outage;
+#[path = "served/proxy.rs"]
+mod proxy;
+#[path = "served/server.rs"]
+mod server;
+#[path = "rpc/states.rs"]
+mod states;
