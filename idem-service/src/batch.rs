@@ -5,6 +5,8 @@
 //! commits.
 
 mod lane;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
