@@ -7,6 +7,7 @@ use std::time::Duration;
 use chassis::flags::{duration, positive_duration};
 use chassis::listen::check_exposure;
 use chassis::service_auth::ServiceAuth;
+use clap::builder::BoolishValueParser;
 use database::{Options, StoreUrl};
 
 use crate::start::StartError;
@@ -36,7 +37,7 @@ pub struct Config {
     pub service_tokens: Option<PathBuf>,
 
     /// Serve without authentication on an address that others can reach.
-    #[arg(long, env = "IDEM_INSECURE")]
+    #[arg(long, env = "IDEM_INSECURE", value_parser = BoolishValueParser::new())]
     pub insecure: bool,
 
     /// How long calls in flight may take to finish after the drain has begun.
@@ -90,8 +91,10 @@ impl std::fmt::Display for Config {
         writeln!(f, "IDEM_ADMIN_LISTEN={}", self.admin_listen)?;
         writeln!(f, "IDEM_STORE={}", self.store)?;
         writeln!(f, "IDEM_STORE_CONNECTIONS={}", self.store_connections)?;
-        let tokens = self.service_tokens.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
-        writeln!(f, "IDEM_SERVICE_TOKENS={tokens}")?;
+        // A variable that is set to nothing would name a file without a name.
+        if let Some(tokens) = &self.service_tokens {
+            writeln!(f, "IDEM_SERVICE_TOKENS={}", tokens.display())?;
+        }
         writeln!(f, "IDEM_INSECURE={}", self.insecure)?;
         writeln!(f, "IDEM_DRAIN={}", time(self.drain))?;
         writeln!(f, "IDEM_DRAIN_DELAY={}", time(self.drain_delay))?;
@@ -141,7 +144,9 @@ mod tests {
 
     #[test]
     fn printed_configuration_names_every_flag_and_no_password() {
-        let printed = parse(&["--store", "postgres://idem:secret@db/idem"]).unwrap().to_string();
+        let printed = parse(&["--store", "postgres://idem:secret@db/idem", "--service-tokens", "tokens.json"])
+            .unwrap()
+            .to_string();
         assert!(printed.contains("IDEM_STORE=postgres://idem:***@db:5432/idem") && !printed.contains("secret"));
         for arg in <Cli as clap::CommandFactory>::command().get_arguments() {
             let env = arg.get_env().unwrap().to_str().unwrap();

@@ -191,7 +191,7 @@ fn text(output: &Output) -> (Option<i32>, String) {
 fn process_refuses_nonsense_in_one_sentence_and_migrates_and_prints_its_configuration() {
     let scratch = sqlite_url();
     let store = scratch.to_string();
-    let table: [(&[&str], i32, &str); 8] = [
+    let table: [(&[&str], i32, &str); 9] = [
         (&["--store=mysql://x"], 2, "a store is sqlite:PATH or postgres://"),
         (&["--tls-cert=x"], 2, "unexpected argument"),
         (&["--listen=0.0.0.0:7001"], 2, "idem-service: refusing to listen on 0.0.0.0:7001 without authentication"),
@@ -200,11 +200,18 @@ fn process_refuses_nonsense_in_one_sentence_and_migrates_and_prints_its_configur
         (&["migrate", "--store", &store], 0, "the schema of idem-service is now at"),
         (&["migrate", "--store", &store], 0, "the schema of idem-service is already at"),
         (&["print-config", "--drain=5s"], 0, "IDEM_DRAIN=5s"),
+        (&["--listen=127.0.0.1:0", "migrate", "--store", &store], 2, "cannot be used with"),
     ];
     for (args, code, sentence) in table {
         let (exit, out) = text(&process(args).output().unwrap());
         assert_eq!(exit, Some(code), "{args:?}: {out}");
         assert!(out.contains(sentence), "{args:?}: {out}");
+    }
+    let environment = [("IDEM_INSECURE", "1"), ("IDEM_LISTEN", "0.0.0.0:1"), ("IDEM_DRAIN_DELAY", "2s")];
+    let (exit, out) = text(&process(&["print-config"]).envs(environment).output().unwrap());
+    assert_eq!(exit, Some(0), "{out}");
+    for line in ["IDEM_INSECURE=true", "IDEM_LISTEN=0.0.0.0:1", "IDEM_DRAIN_DELAY=2s"] {
+        assert!(out.lines().any(|printed| printed == line), "{line} is missing in {out}");
     }
 }
 
