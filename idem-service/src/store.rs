@@ -231,6 +231,11 @@ pub trait Store: Send + Sync + 'static {
     async fn ping(&self) -> Result<(), StoreError>;
 }
 
+/// What a caller of the service waits for: it is told of an outage before it has lost patience.
+pub(crate) const QUICK: Duration = Duration::from_millis(1200);
+/// What operators and sweepers wait for; Postgres ends a single statement a little sooner.
+pub(crate) const SLOW: Duration = Duration::from_secs(6);
+
 /// Waits for `work` no longer than `limit`.
 pub(crate) async fn within<T>(
     limit: Duration,

@@ -14,13 +14,10 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::{
-    Counts, Cursor, Entry, Filter, KeyId, ScopePattern, Snapshot, Store, StoreError, Swap, SwapRequest, within,
+    Counts, Cursor, Entry, Filter, KeyId, QUICK, SLOW, ScopePattern, Snapshot, Store, StoreError, Swap, SwapRequest,
+    within,
 };
 
-/// What a caller of the service waits for. A server that is down is told as such before the caller has lost patience.
-const QUICK: Duration = Duration::from_millis(1200);
-/// What operators and sweepers wait for; the server ends a single statement a little sooner.
-const SLOW: Duration = Duration::from_secs(6);
 /// A deadlock, a serialisation failure or a lost connection is met again at once; a server that is down stays so.
 const ATTEMPTS: u32 = 4;
 

@@ -11,7 +11,10 @@ use async_trait::async_trait;
 use database::{Database, DatabaseError, Sqlite};
 use rusqlite::Connection;
 
-use super::{Counts, Cursor, Entry, Filter, KeyId, ScopePattern, Snapshot, Store, StoreError, Swap, SwapRequest};
+use super::{
+    Counts, Cursor, Entry, Filter, KeyId, QUICK, SLOW, ScopePattern, Snapshot, Store, StoreError, Swap, SwapRequest,
+    within,
+};
 
 /// The store in a SQLite file.
 #[derive(Clone, Debug)]
@@ -30,19 +33,23 @@ impl SqliteStore {
     /// Runs `job` on the writer with the time at which it runs there.
     async fn write<T: Send + 'static>(
         &self,
+        limit: Duration,
         job: impl FnOnce(&Connection, SystemTime) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let sqlite = self.sqlite.clone();
-        self.sqlite.write(move |connection| job(connection, rows::instant(sqlite.now()))).await
+        let work = self.sqlite.write(move |connection| job(connection, rows::instant(sqlite.now())));
+        within(limit, work).await
     }
 
     /// Runs `job` on a reader with the time at which it runs there.
     async fn read<T: Send + 'static>(
         &self,
+        limit: Duration,
         job: impl FnOnce(&Connection, SystemTime) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let sqlite = self.sqlite.clone();
-        self.sqlite.read(move |connection| job(connection, rows::instant(sqlite.now()))).await
+        let work = self.sqlite.read(move |connection| job(connection, rows::instant(sqlite.now())));
+        within(limit, work).await
     }
 }
 
@@ -50,21 +57,24 @@ impl SqliteStore {
 impl Store for SqliteStore {
     async fn load(&self, keys: &[KeyId]) -> Result<Vec<Snapshot>, StoreError> {
         let keys = keys.to_vec();
-        self.read(move |connection, now| keys.iter().map(|key| rows::load(connection, key, now)).collect()).await
+        self.read(QUICK, move |connection, now| keys.iter().map(|key| rows::load(connection, key, now)).collect()).await
     }
 
     async fn swap(&self, writes: Vec<SwapRequest>) -> Result<Vec<Swap>, StoreError> {
-        self.write(move |connection, now| writes.iter().map(|write| swap::swap(connection, write, now)).collect()).await
+        self.write(QUICK, move |connection, now| {
+            writes.iter().map(|write| swap::swap(connection, write, now)).collect()
+        })
+        .await
     }
 
     async fn list(&self, filter: &Filter, after: Option<&Cursor>, limit: u32) -> Result<Vec<Entry>, StoreError> {
         let (filter, after) = (filter.clone(), after.cloned());
-        self.read(move |connection, now| list::list(connection, &filter, after.as_ref(), limit, now)).await
+        self.read(SLOW, move |connection, now| list::list(connection, &filter, after.as_ref(), limit, now)).await
     }
 
     async fn count(&self, scopes: &[ScopePattern]) -> Result<Counts, StoreError> {
         let scopes = scopes.to_vec();
-        self.read(move |connection, now| list::count(connection, &scopes, now)).await
+        self.read(SLOW, move |connection, now| list::count(connection, &scopes, now)).await
     }
 
     async fn hand_out_stale(
@@ -74,15 +84,16 @@ impl Store for SqliteStore {
         hide: Duration,
     ) -> Result<Vec<Entry>, StoreError> {
         let scopes = scopes.to_vec();
-        self.write(move |connection, now| sweep::hand_out_stale(connection, &scopes, limit, hide, now)).await
+        self.write(SLOW, move |connection, now| sweep::hand_out_stale(connection, &scopes, limit, hide, now)).await
     }
 
     async fn purge(&self, limit: u32) -> Result<u64, StoreError> {
-        self.write(move |connection, now| sweep::purge(connection, limit, now)).await
+        self.write(SLOW, move |connection, now| sweep::purge(connection, limit, now)).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        Ok(Database::Sqlite(self.sqlite.clone()).ping().await?)
+        let database = Database::Sqlite(self.sqlite.clone());
+        within(QUICK, async { Ok(database.ping().await?) }).await
     }
 }
 

@@ -11,7 +11,7 @@ use idem_core::{
 };
 use uuid::Uuid;
 
-use super::{Entry, KeyId, ScopePattern, Snapshot, StoreError, Times, Version};
+use super::{Entry, KeyId, Snapshot, StoreError, Times, Version};
 
 const STATES: [StateName; 4] = [StateName::InProgress, StateName::InDoubt, StateName::Completed, StateName::Released];
 const GRANTED_BY: [GrantedBy; 2] = [GrantedBy::Reserve, GrantedBy::Reclaim];
@@ -141,18 +141,6 @@ pub(super) fn key(scope: String, key: String) -> Result<KeyId, StoreError> {
         (Err(_), _) => Err(StoreError::Broken(Box::new(Foreign("scope")))),
         (_, Err(_)) => Err(StoreError::Broken(Box::new(Foreign("key")))),
     }
-}
-
-/// Exact scopes and prefixes, apart.
-pub(super) fn split(scopes: &[ScopePattern]) -> (Vec<&str>, Vec<&str>) {
-    let (mut exact, mut prefixes) = (Vec::new(), Vec::new());
-    for scope in scopes {
-        match scope {
-            ScopePattern::Exact(scope) => exact.push(scope.as_str()),
-            ScopePattern::Prefix(prefix) => prefixes.push(prefix.as_str()),
-        }
-    }
-    (exact, prefixes)
 }
 
 // === columns ===

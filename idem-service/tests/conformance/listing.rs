@@ -91,7 +91,7 @@ pub async fn filters_hold_together(bench: &Bench) {
 }
 
 pub async fn scope_patterns_are_no_wildcards(bench: &Bench) {
-    let scopes = ["rest/a", "rest/ab", "rest/%", "rest/_", "REST/a", "rest", "é/a"];
+    let scopes = ["rest/a", "rest/ab", "rest/%", "rest/_", "REST/a", "rest", "é/a", "a\\b", "ab"];
     for (n, scope) in scopes.iter().enumerate() {
         bench.reserve(&key_in(scope, "k"), n as u128 + 1).await;
         bench.hand.advance(MINUTE);
@@ -110,6 +110,9 @@ pub async fn scope_patterns_are_no_wildcards(bench: &Bench) {
     assert_eq!(seen(vec![prefix("rest/a")]).await, ["rest/a", "rest/ab"]);
     assert_eq!(seen(vec![prefix("rest/%")]).await, ["rest/%"]);
     assert_eq!(seen(vec![prefix("rest/_")]).await, ["rest/_"]);
+    assert_eq!(seen(vec![exact("rest/_")]).await, ["rest/_"]);
+    assert_eq!(seen(vec![exact("a\\b")]).await, ["a\\b"]);
+    assert_eq!(seen(vec![prefix("a\\")]).await, ["a\\b"]);
     assert_eq!(seen(vec![prefix("é")]).await, ["é/a"]);
     assert_eq!(seen(vec![exact("rest"), exact("nobody"), prefix("é/")]).await, ["rest", "é/a"]);
     assert_eq!(seen(vec![prefix("rest/a"), exact("rest/a"), prefix("rest/ab")]).await, ["rest/a", "rest/ab"]);

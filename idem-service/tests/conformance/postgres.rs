@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use database::Clock;
-use futures::future::join;
+use futures::future::{join, join_all};
+use idem_core::{Verdict, decide};
 use idem_service::batch::{BatchingStore, Flights};
 use idem_service::store::{KeyId, Store, StoreError, Swap, SwapRequest, Version};
 use tokio::time::Instant;
@@ -63,6 +64,45 @@ async fn a_purge_races_a_new_generation_and_never_deletes_it_on_postgres() {
             other => panic!("round {round}: {other:?}"),
         }
     }
+}
+
+/// A deadlock takes Postgres a second to see, which is longer than a swap may take: one of them would be an error here.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn swaps_purges_and_hand_outs_never_wait_in_a_circle_on_postgres() {
+    let bench = Bench::postgres().await;
+    let keys: Vec<KeyId> = (0..60).map(|n| key(&n.to_string())).collect();
+    let worker = async |worker: u64| {
+        let mut chance = Chance(worker + 1);
+        for round in 0..60_u128 {
+            let some: Vec<KeyId> = keys.iter().filter(|_| chance.one_in(2)).cloned().collect();
+            let mut writes = Vec::new();
+            for (key, seen) in some.iter().zip(bench.store.load(&some).await.unwrap()) {
+                let mut command = |record: &idem_core::Record| match chance.below(4) {
+                    0 => renewing(record),
+                    1 => releasing(record),
+                    2 => abandoning(record),
+                    _ => reserving(u128::from(worker) * 1000 + round),
+                };
+                let (seen, verdict) = match &seen.record {
+                    Some(record) => (seen.version, decide(Some(record), command(record))),
+                    None => (Version::Absent, decide(None, reserving(u128::from(worker) * 1000 + round))),
+                };
+                if let Verdict::Put(put, _) = verdict {
+                    writes.push(SwapRequest { key: key.clone(), seen, put: *put, audit: None });
+                }
+            }
+            // Neither in the order of the keys nor in that of the others.
+            let cut = chance.below(writes.len() as u64 + 1) as usize;
+            writes.rotate_left(cut);
+            bench.store.swap(writes).await.unwrap();
+            if chance.one_in(4) {
+                bench.hand.advance(RETENTION);
+            }
+            bench.store.purge(20).await.unwrap();
+            bench.store.hand_out_stale(&every_scope(), 20, Duration::from_secs(1)).await.unwrap();
+        }
+    };
+    join_all((0..4).map(worker)).await;
 }
 
 #[tokio::test]
@@ -138,4 +178,18 @@ async fn a_server_that_is_gone_is_unavailable_in_time_and_welcome_back_on_postgr
         store.load(&[key("k")]).await.unwrap();
     }
     assert!(matches!(store.swap(write()).await.unwrap()[..], [Swap::Won(_)]));
+}
+
+/// Numbers that look like chance and are the same every time.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    fn one_in(&mut self, bound: u64) -> bool {
+        self.below(bound) == 0
+    }
 }

@@ -7,10 +7,10 @@ use super::rows::{self, clock, listed};
 use crate::store::stored;
 use crate::store::{Counts, Cursor, Entry, Filter, ScopePattern, StoreError};
 
-/// The scope is one of `$2`, or starts with one of `$3`.
+/// The scope is like one of the patterns in `$2`.
 macro_rules! in_scopes {
     () => {
-        "(k.scope = ANY ($2) OR EXISTS (SELECT FROM unnest($3) AS p (prefix) WHERE starts_with(k.scope, p.prefix)))"
+        "k.scope LIKE ANY ($2)"
     };
 }
 pub(super) use in_scopes;
@@ -28,11 +28,11 @@ const LIST: &str = concat!(
      WHERE ",
     in_scopes!(),
     "
-       AND (cardinality($4) = 0 OR k.state = ANY ($4))
-       AND k.updated_at <= c.now - $5 * INTERVAL '1 microsecond'
-       AND ($6 IS NULL OR (k.updated_at, k.scope, k.key) > ($6, $7, $8))
+       AND (cardinality($3) = 0 OR k.state = ANY ($3))
+       AND k.updated_at <= c.now - $4 * INTERVAL '1 microsecond'
+       AND ($5 IS NULL OR (k.updated_at, k.scope, k.key) > ($5, $6, $7))
      ORDER BY k.updated_at, k.scope, k.key
-     LIMIT $9"
+     LIMIT $8"
 );
 
 const COUNT: &str = concat!(
@@ -62,15 +62,14 @@ impl PostgresStore {
         after: Option<&Cursor>,
         limit: u32,
     ) -> Result<Vec<Entry>, StoreError> {
-        let (exact, prefixes) = stored::split(&filter.scopes);
+        let patterns = patterns(&filter.scopes);
         let states: Vec<&str> = filter.states.iter().map(|state| state.as_str()).collect();
         let rows = self
             .read(
                 LIST,
                 &[
                     (&self.offset(), Type::INT8),
-                    (&exact, Type::TEXT_ARRAY),
-                    (&prefixes, Type::TEXT_ARRAY),
+                    (&patterns, Type::TEXT_ARRAY),
                     (&states, Type::TEXT_ARRAY),
                     (&stored::micros(filter.older_than), Type::INT8),
                     (&after.map(|cursor| cursor.updated_at), Type::TIMESTAMPTZ),
@@ -84,9 +83,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn count_states(&self, scopes: &[ScopePattern]) -> Result<Counts, StoreError> {
-        let (exact, prefixes) = stored::split(scopes);
-        let params =
-            [(&self.offset() as _, Type::INT8), (&exact as _, Type::TEXT_ARRAY), (&prefixes as _, Type::TEXT_ARRAY)];
+        let params = [(&self.offset() as _, Type::INT8), (&patterns(scopes) as _, Type::TEXT_ARRAY)];
         let rows = self.read(COUNT, &params).await?;
         let row = rows.first().ok_or_else(|| StoreError::Broken("a count has no row".into()))?;
         let count = |column| row.try_get(column).map(|count: i64| count.unsigned_abs());
@@ -100,4 +97,16 @@ impl PostgresStore {
             oldest_in_doubt_at: row.try_get("oldest_in_doubt_at")?,
         })
     }
+}
+
+/// As `LIKE` reads them; in a scope `%` and `_` are letters like any other.
+pub(super) fn patterns(scopes: &[ScopePattern]) -> Vec<String> {
+    let literal = |text: &str| text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
+    scopes
+        .iter()
+        .map(|scope| match scope {
+            ScopePattern::Exact(exact) => literal(exact),
+            ScopePattern::Prefix(prefix) => literal(prefix) + "%",
+        })
+        .collect()
 }

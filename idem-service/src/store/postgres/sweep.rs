@@ -2,14 +2,14 @@
 //!
 //! Rows that somebody is just writing are left for the next time rather than waited for, and the outer statement judges again what
 //! the inner one has found: after a wait for a lock a subquery is not judged anew, and a fresh reservation would be taken for the
-//! finished record in whose place it stands.
+//! finished record in whose place it stands. It says so in words that match no partial index: the rows are found by their key.
 
 use std::time::Duration;
 
 use tokio_postgres::types::Type;
 
 use super::PostgresStore;
-use super::list::in_scopes;
+use super::list::{in_scopes, patterns};
 use super::rows::{self, clock, listed};
 use crate::store::stored;
 use crate::store::{Entry, ScopePattern, StoreError};
@@ -29,16 +29,16 @@ const HAND_OUT: &str = concat!(
     in_scopes!(),
     "
           ORDER BY COALESCE(k.lease_until, k.updated_at), k.scope, k.key
-          LIMIT $4
+          LIMIT $3
             FOR NO KEY UPDATE OF k SKIP LOCKED
     )
     UPDATE idem_keys AS k
-       SET handed_out_until = c.now + $5 * INTERVAL '1 microsecond'
+       SET handed_out_until = c.now + $4 * INTERVAL '1 microsecond'
       FROM stale AS s
      CROSS JOIN clock AS c
      WHERE k.scope = s.scope
        AND k.key = s.key
-       AND k.state IN ('in_progress', 'in_doubt')
+       AND k.state NOT IN ('completed', 'released')
        AND COALESCE(k.lease_until, k.updated_at) <= c.now
        AND (k.handed_out_until IS NULL OR k.handed_out_until <= c.now)
     RETURNING c.now, ",
@@ -64,7 +64,7 @@ const PURGE: &str = concat!(
           USING over AS o, clock AS c
           WHERE k.scope = o.scope
             AND k.key = o.key
-            AND k.state IN ('completed', 'released')
+            AND k.state NOT IN ('in_progress', 'in_doubt')
             AND k.expires_at <= c.now
          RETURNING k.key
     )
@@ -81,14 +81,12 @@ impl PostgresStore {
         limit: u32,
         hide: Duration,
     ) -> Result<Vec<Entry>, StoreError> {
-        let (exact, prefixes) = stored::split(scopes);
         let handed_out = self
             .write(
                 HAND_OUT,
                 &[
                     (&self.offset(), Type::INT8),
-                    (&exact, Type::TEXT_ARRAY),
-                    (&prefixes, Type::TEXT_ARRAY),
+                    (&patterns(scopes), Type::TEXT_ARRAY),
                     (&i64::from(limit), Type::INT8),
                     (&stored::micros(hide), Type::INT8),
                 ],

@@ -98,7 +98,13 @@ pub(super) fn count(connection: &Connection, scopes: &[ScopePattern], now: Syste
 
 /// `:exact` and `:prefixes`.
 pub(super) fn scopes(scopes: &[ScopePattern]) -> (String, String) {
-    let (exact, prefixes) = stored::split(scopes);
+    let (mut exact, mut prefixes) = (Vec::new(), Vec::new());
+    for scope in scopes {
+        match scope {
+            ScopePattern::Exact(scope) => exact.push(scope.as_str()),
+            ScopePattern::Prefix(prefix) => prefixes.push(prefix.as_str()),
+        }
+    }
     (json(&exact), json(&prefixes))
 }
 
