@@ -11,11 +11,16 @@ fn program<A: Args>(name: &'static str) -> Command {
 }
 
 fn table(command: &Command) -> String {
-    let mut text = format!("\n## {}\n\n| variable | flag | default | what it is |\n|---|---|---|---|\n", command.get_name());
+    let mut text =
+        format!("\n## {}\n\n| variable | flag | default | what it is |\n|---|---|---|---|\n", command.get_name());
     for argument in command.get_arguments().filter(|argument| argument.get_env().is_some()) {
         let defaults = argument.get_default_values().iter().map(|value| value.to_string_lossy());
         let default = defaults.collect::<Vec<_>>().join(",");
-        let default = if default.is_empty() || argument.is_hide_default_value_set() { "–".into() } else { format!("`{default}`") };
+        let default = if default.is_empty() || argument.is_hide_default_value_set() {
+            "–".into()
+        } else {
+            format!("`{default}`")
+        };
         writeln!(
             text,
             "| `{}` | `--{}` | {default} | {} |",
