@@ -16,11 +16,11 @@ use crate::start::StartError;
 #[derive(Clone, Debug, clap::Args)]
 pub struct Config {
     /// Where gRPC is served.
-    #[arg(long, env = "IDEM_LISTEN", value_name = "HOST:PORT", default_value = "127.0.0.1:7001")]
+    #[arg(long, env = "IDEM_LISTEN", value_name = "IP:PORT", default_value = "127.0.0.1:7001")]
     pub listen: SocketAddr,
 
     /// Where health, metrics and the operator's console are served.
-    #[arg(long, env = "IDEM_ADMIN_LISTEN", value_name = "HOST:PORT", default_value = "127.0.0.1:7002")]
+    #[arg(long, env = "IDEM_ADMIN_LISTEN", value_name = "IP:PORT", default_value = "127.0.0.1:7002")]
     pub admin_listen: SocketAddr,
 
     /// Where keys are kept: sqlite:PATH, or postgres://USER@HOST/DATABASE (several hosts accepted).

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use chassis::{process, shutdown};
+use chassis::{flags, process, shutdown};
 use clap::{Parser, Subcommand};
 use database::{Clock, StoreUrl};
 use idem_service::{Config, IdemService, StartError, store};
@@ -34,12 +34,23 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let Cli { command, config } = Cli::parse();
+    let Cli { command, config } = parse();
     match command.unwrap_or(Command::Serve(config)) {
         Command::Serve(config) => process::run("idem-service", || judge(config), serve),
         Command::Migrate { store } => process::run("idem-service", || Ok::<_, StartError>(store), migrate),
         Command::PrintConfig(config) => process::run("idem-service", || judge(config), print),
     }
+}
+
+/// The command line. clap repeats a value that it refuses, and the URL of a store may hold a password.
+fn parse() -> Cli {
+    Cli::try_parse().unwrap_or_else(|error| match flags::without_passwords(&error.to_string()) {
+        Some(masked) => {
+            let _ = write!(io::stderr(), "{masked}");
+            std::process::exit(error.exit_code())
+        }
+        None => error.exit(),
+    })
 }
 
 /// Refuses a configuration that contradicts itself, before anything is bound or opened.

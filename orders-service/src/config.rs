@@ -1,6 +1,10 @@
 //! Every flag of the orders service, each with its environment variable.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use chassis::flags::{self, Endpoint, Secret};
 use clap::{Args, Parser, Subcommand};
@@ -42,11 +46,11 @@ pub struct Migrate {
 #[derive(Clone, Debug, Args)]
 pub struct Config {
     /// Where gRPC is served
-    #[arg(long, env = "ORDERS_LISTEN", default_value = "127.0.0.1:7101", value_name = "ADDRESS")]
+    #[arg(long, env = "ORDERS_LISTEN", default_value = "127.0.0.1:7101", value_name = "IP:PORT")]
     pub listen: SocketAddr,
 
     /// Where /healthz, /readyz and /metrics are served
-    #[arg(long, env = "ORDERS_ADMIN_LISTEN", default_value = "127.0.0.1:7102", value_name = "ADDRESS")]
+    #[arg(long, env = "ORDERS_ADMIN_LISTEN", default_value = "127.0.0.1:7102", value_name = "IP:PORT")]
     pub admin_listen: SocketAddr,
 
     /// Where orders are kept: sqlite:PATH or postgres://USER@HOST/DATABASE
@@ -94,6 +98,14 @@ impl Config {
     /// Does the service believe webhooks signed with the secret that everybody knows?
     pub(crate) fn has_demo_secret(&self) -> bool {
         self.webhook_secret.expose() == WEBHOOK_SECRET_DEMO
+    }
+
+    /// Are the service and its acquirer a play on one machine?
+    pub(crate) fn is_all_on_this_machine(&self) -> bool {
+        let acquirer = self.acquirer_url.host().trim_matches(['[', ']']);
+        let is_loopback =
+            acquirer.parse::<IpAddr>().map_or(acquirer == "localhost", |ip| ip.to_canonical().is_loopback());
+        is_loopback && self.listen.ip().to_canonical().is_loopback()
     }
 }
 

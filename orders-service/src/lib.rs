@@ -89,6 +89,11 @@ pub enum StartError {
     /// It would serve strangers.
     #[error(transparent)]
     Exposure(#[from] listen::ExposureError),
+    /// Anybody could sign a webhook, and webhooks come in through the public gateway.
+    #[error(
+        "--webhook-secret is missing: the demo secret is known to everybody, so it is good only while --listen and --acquirer-url are on this machine"
+    )]
+    DemoSecret,
     /// An address cannot be listened on.
     #[error(transparent)]
     Bind(#[from] listen::BindError),
@@ -121,6 +126,9 @@ impl OrdersService {
         let auth = auth(config.service_tokens.as_deref())?;
         listen::check_exposure(config.listen, auth.is_authenticated(), config.insecure)?;
         if config.has_demo_secret() {
+            if !config.is_all_on_this_machine() {
+                return Err(StartError::DemoSecret);
+            }
             tracing::warn!("webhooks are believed with the demo secret, which everybody knows: set --webhook-secret");
         }
         let listener = listen::bind(config.listen, "the orders service", "--listen")?;

@@ -1,8 +1,11 @@
 //! `orders-service [serve]` and `orders-service migrate --store URL`.
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
 
-use chassis::{process, shutdown};
+use chassis::{flags, process, shutdown};
 use clap::Parser as _;
 use database::Clock;
 use orders_service::{
@@ -11,8 +14,19 @@ use orders_service::{
 };
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = parse();
     process::run("orders-service", || Ok::<_, anyhow::Error>(cli), run)
+}
+
+/// The command line. clap repeats a value that it refuses, and the URL of a store may hold a password.
+fn parse() -> Cli {
+    Cli::try_parse().unwrap_or_else(|error| match flags::without_passwords(&error.to_string()) {
+        Some(masked) => {
+            let _ = write!(io::stderr(), "{masked}");
+            std::process::exit(error.exit_code())
+        }
+        None => error.exit(),
+    })
 }
 
 async fn run(cli: Cli) -> anyhow::Result<()> {

@@ -57,7 +57,7 @@ pub fn from_error(error: &OrdersError) -> Status {
 /// The status of a field out of bounds.
 pub fn from_violation(violation: &Violation) -> Status {
     let mut details = ErrorDetails::with_bad_request_violation(&violation.field, violation.description);
-    details.set_error_info(ErrorReason::InvalidField.as_str_name(), DOMAIN, HashMap::new());
+    details.set_error_info(name(ErrorReason::InvalidField), DOMAIN, HashMap::new());
     Status::with_error_details(Code::InvalidArgument, violation.to_string(), details)
 }
 
@@ -68,11 +68,17 @@ pub fn from_panic() -> Status {
 
 fn unavailable(reason: ErrorReason, message: &str) -> Status {
     let mut details = ErrorDetails::with_retry_info(Some(RETRY_DELAY));
-    details.set_error_info(reason.as_str_name(), DOMAIN, HashMap::new());
+    details.set_error_info(name(reason), DOMAIN, HashMap::new());
     Status::with_error_details(Code::Unavailable, message, details)
 }
 
 fn refused(code: Code, reason: ErrorReason, message: impl Into<String>) -> Status {
-    let details = ErrorDetails::with_error_info(reason.as_str_name(), DOMAIN, HashMap::new());
+    let details = ErrorDetails::with_error_info(name(reason), DOMAIN, HashMap::new());
     Status::with_error_details(code, message, details)
+}
+
+/// As the proto comments and the field spell it: the prefix only keeps enum values apart.
+fn name(reason: ErrorReason) -> &'static str {
+    let name = reason.as_str_name();
+    name.strip_prefix("ERROR_REASON_").unwrap_or(name)
 }

@@ -55,7 +55,15 @@ async fn wrong_flags_are_named() {
     refused("gateway", &["--api-keys", &keys, "--lease", "2h"]).await.expect(&["lease"]);
     refused("gateway", &["--api-keys", "/nowhere/keys.json"]).await.expect(&["/nowhere/keys.json"]);
     refused("gateway", &[]).await.expect(&["--api-keys"]);
-    refused("idem-local", &["--acquirer-timeout", "30s"]).await.expect(&["acquirer", "upstream"]);
+    refused("idem-local", &["--acquirer-timeout", "30s"]).await.expect(&["--acquirer-timeout", "--upstream-timeout"]);
+    refused("idem-local", &["--upstream-timeout", "70s"]).await.expect(&["--upstream-timeout", "--lease"]);
+    refused("orders-service", &["--store", &db, "--webhook-secret", ""]).await.expect(&["--webhook-secret"]);
+    refused("orders-service", &["--store", &db, "--listen", "0.0.0.0:0", "--insecure"])
+        .await
+        .expect(&["--webhook-secret"]);
+    let leaky = refused("idem-service", &["--store", "postgres://u:sekret@h:99999/x"]).await;
+    assert!(!leaky.said.contains("sekret"), "{}", leaky.said);
+    leaky.expect(&["--store", "u:***@h"]);
 }
 
 #[tokio::test]
@@ -67,6 +75,8 @@ async fn a_busy_port_is_named() {
     refused("idem-service", &["--store", &db, "--listen", &address]).await.expect(&[&address]);
     refused("gateway", &["--api-keys", &api_keys(&dir), "--listen", &address]).await.expect(&[&address]);
     refused("acquirer-sandbox", &["--listen", &address]).await.expect(&[&address]);
+    let base = busy.local_addr().unwrap().port().to_string();
+    refused("idem-local", &["--port-base", &base]).await.expect(&[&address, "--port-base"]);
     refused("orders-service", &["--store", &db, "--admin-listen", &address]).await.expect(&[&address]);
 }
 

@@ -1,12 +1,14 @@
 //! Values of flags: parsers for clap and checks between flags, each refusal one clear sentence.
 
 mod endpoint;
+mod masked;
 mod relation;
 mod secret;
 
 pub use endpoint::{Endpoint, EndpointError};
+pub use masked::without_passwords;
 pub use relation::{RelationError, Term, check_less};
-pub use secret::Secret;
+pub use secret::{EmptySecret, Secret};
 
 use std::time::Duration;
 

@@ -23,10 +23,14 @@ fn open(addr: SocketAddr) -> io::Result<TcpListener> {
 
 /// Refuses to serve strangers by accident: without authentication a server starts only on loopback, or with `--insecure`.
 pub fn check_exposure(addr: SocketAddr, authenticated: bool, insecure: bool) -> Result<(), ExposureError> {
-    if authenticated || insecure || addr.ip().to_canonical().is_loopback() {
+    if authenticated || addr.ip().to_canonical().is_loopback() {
         return Ok(());
     }
-    Err(ExposureError { addr })
+    if !insecure {
+        return Err(ExposureError { addr });
+    }
+    tracing::warn!(%addr, "serving without authentication beyond this machine, as --insecure says");
+    Ok(())
 }
 
 /// An address that could not be listened on.

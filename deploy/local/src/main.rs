@@ -12,7 +12,14 @@ use idem_local::{Addresses, Flags, World};
 
 fn main() -> ExitCode {
     let flags = Flags::parse();
-    process::run("idem-local", || flags.into_settings(), run)
+    process::run("idem-local", || judge(flags), run)
+}
+
+/// Refuses what makes no sense before anything is opened.
+fn judge(flags: Flags) -> anyhow::Result<idem_local::Settings> {
+    let settings = flags.into_settings()?;
+    World::check(&settings)?;
+    Ok(settings)
 }
 
 async fn run(settings: idem_local::Settings) -> anyhow::Result<()> {

@@ -44,3 +44,18 @@ impl Ports {
         Addresses { rest, gateway_admin, idem, idem_admin, orders, orders_admin, sandbox }
     }
 }
+
+impl Addresses {
+    /// Each address and what it is for.
+    pub(crate) fn named(&self) -> [(SocketAddr, &'static str); 7] {
+        [
+            (self.rest, "the gateway"),
+            (self.gateway_admin, "the gateway's admin pages"),
+            (self.idem, "the idempotency service"),
+            (self.idem_admin, "the operator's console"),
+            (self.orders, "the orders service"),
+            (self.orders_admin, "the orders service's admin pages"),
+            (self.sandbox, "the acquirer sandbox"),
+        ]
+    }
+}

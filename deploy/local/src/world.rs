@@ -6,6 +6,7 @@ use acquirer_sandbox::Sandbox;
 use anyhow::Context;
 use chassis::{
     flags::Endpoint,
+    listen,
     shutdown::{Shutdown, Trigger},
     tasks::Tasks,
 };
@@ -14,7 +15,7 @@ use idem_service::IdemService;
 use orders_service::OrdersService;
 use tokio::task::JoinHandle;
 
-use crate::{Addresses, Data, Settings, demo};
+use crate::{Addresses, Data, Ports, Settings, demo};
 
 /// The running system.
 pub struct World {
@@ -31,6 +32,19 @@ struct Part {
 }
 
 impl World {
+    /// Refuses settings that contradict each other, before a port is bound or a store is opened.
+    pub fn check(settings: &Settings) -> anyhow::Result<()> {
+        let ports = settings.ports.addresses();
+        gateway_config(settings, &ports, ports.idem, ports.orders)?.check()?;
+        if let Ports::Production | Ports::From(_) = settings.ports {
+            // Each part would name a flag of its own; here there is only one.
+            for (address, what) in ports.named() {
+                drop(listen::bind(address, what, "--port-base")?);
+            }
+        }
+        Ok(())
+    }
+
     /// Binds everything, then serves it; returns when every part answers.
     pub async fn start(settings: Settings) -> anyhow::Result<Self> {
         if let Data::Directory(directory) = &settings.data {

@@ -179,6 +179,10 @@ pub fn decide(record: Option<&Record>, command: Command) -> Verdict {
         (C::Reclaim { operation_id, token, attempt_id, lease }, Some(r)) => {
             reclaim(r, (operation_id, token), attempt_id, lease)
         }
+        // After its retention a record is as good as absent, whether or not the purge has run.
+        (C::Complete { .. } | C::Release { .. } | C::Abandon { .. } | C::Renew { .. }, Some(r)) if r.is_over() => {
+            superseded(None)
+        }
         (C::Complete { operation_id, token, response }, Some(r)) if r.is_current(operation_id, token) => {
             complete(r, response)
         }
@@ -229,7 +233,8 @@ fn reclaim(r: &Record, seen: (OperationId, FencingToken), attempt_id: AttemptId,
         State::Completed(response) => Verdict::Keep(Answer::Replay(response.clone())),
         State::InProgress if !r.is_lease_over() && is_mine => Verdict::Keep(Answer::Granted(grant_of(r))),
         State::InProgress if !r.is_lease_over() => Verdict::Keep(Answer::InProgress),
-        State::InProgress | State::InDoubt | State::Released if is_seen => {
+        // A late repeat of an attempt that has ended, as in Reserve.
+        State::InProgress | State::InDoubt | State::Released if is_seen && !r.has_ended(attempt_id) => {
             let record = Record { granted_by: GrantedBy::Reclaim, ..next_attempt(r, attempt_id) };
             put(record, Until::Lease(lease), |r| Answer::Granted(grant_of(r)))
         }

@@ -10,27 +10,29 @@ use support::*;
 
 // The record: operation 1, token 5, fingerprint 1, attempt 1 (attempt 0 came before).
 const TABLE: &str = "
-command                 | absent              | live                | lease over          | in doubt            | completed           | completed, over     | released            | released, over
-reserve                 | granted>in_progress | in progress .       | stale lease .       | stale doubt .       | replay .            | new>in_progress+1   | granted>in_progress+1 | new>in_progress+1
-reserve, same attempt   | granted>in_progress | granted .           | stale lease .       | stale doubt .       | replay .            | new>in_progress+1   | stale ended .       | new>in_progress+1
-reserve, past attempt   | granted>in_progress | in progress .       | stale lease .       | stale doubt .       | replay .            | new>in_progress+1   | stale ended .       | new>in_progress+1
-reserve, other request  | granted>in_progress | mismatch .          | mismatch .          | mismatch .          | mismatch .          | new>in_progress+1   | mismatch .          | new>in_progress+1
-reclaim                 | absent .            | in progress .       | ask>in_progress+1   | ask>in_progress+1   | replay .            | absent .            | ask>in_progress+1   | absent .
-reclaim, older token    | absent .            | in progress .       | in progress .       | in progress .       | replay .            | absent .            | in progress .       | absent .
-reclaim, other operation| absent .            | in progress .       | in progress .       | in progress .       | replay .            | absent .            | in progress .       | absent .
-complete                | superseded - .      | completed>completed | completed>completed | completed>completed | completed .         | completed .         | superseded released . | superseded released .
-complete, older token   | superseded - .      | superseded in_progress . | superseded in_progress . | superseded in_doubt . | superseded completed . | superseded completed . | superseded released . | superseded released .
-complete, other operation| superseded - .     | superseded in_progress . | superseded in_progress . | superseded in_doubt . | superseded completed . | superseded completed . | superseded released . | superseded released .
-release                 | superseded - .      | released>released   | released>released   | superseded in_doubt . | superseded completed . | superseded completed . | released .        | released .
-release, older token    | superseded - .      | superseded in_progress . | superseded in_progress . | superseded in_doubt . | superseded completed . | superseded completed . | superseded released . | superseded released .
-abandon                 | superseded - .      | abandoned>in_doubt  | abandoned>in_doubt  | abandoned .         | superseded completed . | superseded completed . | superseded released . | superseded released .
-abandon, older token    | superseded - .      | superseded in_progress . | superseded in_progress . | superseded in_doubt . | superseded completed . | superseded completed . | superseded released . | superseded released .
-renew                   | superseded - .      | renewed>in_progress | renewed>in_progress | superseded in_doubt . | superseded completed . | superseded completed . | superseded released . | superseded released .
-renew, older token      | superseded - .      | superseded in_progress . | superseded in_progress . | superseded in_doubt . | superseded completed . | superseded completed . | superseded released . | superseded released .
-resolve complete        | absent .            | resolved>completed+1 | resolved>completed+1 | resolved>completed+1 | already completed . | absent .          | resolved>completed+1 | absent .
-resolve release         | absent .            | resolved>released+1 | resolved>released+1 | resolved>released+1 | already completed . | absent .            | resolved>released+1 | absent .
-resolve abandon         | absent .            | resolved>in_doubt+1 | resolved>in_doubt+1 | resolved>in_doubt+1 | already completed . | absent .            | resolved>in_doubt+1 | absent .
-resolve, older token    | absent .            | token changed .     | token changed .     | token changed .     | already completed . | absent .            | token changed .     | absent .
+command                   | absent              | live                     | lease over               | in doubt              | completed              | completed, over   | released              | released, over
+reserve                   | granted>in_progress | in progress .            | stale lease .            | stale doubt .         | replay .               | new>in_progress+1 | granted>in_progress+1 | new>in_progress+1
+reserve, same attempt     | granted>in_progress | granted .                | stale lease .            | stale doubt .         | replay .               | new>in_progress+1 | stale ended .         | new>in_progress+1
+reserve, past attempt     | granted>in_progress | in progress .            | stale lease .            | stale doubt .         | replay .               | new>in_progress+1 | stale ended .         | new>in_progress+1
+reserve, other request    | granted>in_progress | mismatch .               | mismatch .               | mismatch .            | mismatch .             | new>in_progress+1 | mismatch .            | new>in_progress+1
+reclaim                   | absent .            | in progress .            | ask>in_progress+1        | ask>in_progress+1     | replay .               | absent .          | ask>in_progress+1     | absent .
+reclaim, older token      | absent .            | in progress .            | in progress .            | in progress .         | replay .               | absent .          | in progress .         | absent .
+reclaim, same attempt     | absent .            | in progress .            | ask>in_progress+1        | in progress .         | replay .               | absent .          | in progress .         | absent .
+reclaim, past attempt     | absent .            | in progress .            | in progress .            | in progress .         | replay .               | absent .          | in progress .         | absent .
+reclaim, other operation  | absent .            | in progress .            | in progress .            | in progress .         | replay .               | absent .          | in progress .         | absent .
+complete                  | superseded - .      | completed>completed      | completed>completed      | completed>completed   | completed .            | superseded - .    | superseded released . | superseded - .
+complete, older token     | superseded - .      | superseded in_progress . | superseded in_progress . | superseded in_doubt . | superseded completed . | superseded - .    | superseded released . | superseded - .
+complete, other operation | superseded - .      | superseded in_progress . | superseded in_progress . | superseded in_doubt . | superseded completed . | superseded - .    | superseded released . | superseded - .
+release                   | superseded - .      | released>released        | released>released        | superseded in_doubt . | superseded completed . | superseded - .    | released .            | superseded - .
+release, older token      | superseded - .      | superseded in_progress . | superseded in_progress . | superseded in_doubt . | superseded completed . | superseded - .    | superseded released . | superseded - .
+abandon                   | superseded - .      | abandoned>in_doubt       | abandoned>in_doubt       | abandoned .           | superseded completed . | superseded - .    | superseded released . | superseded - .
+abandon, older token      | superseded - .      | superseded in_progress . | superseded in_progress . | superseded in_doubt . | superseded completed . | superseded - .    | superseded released . | superseded - .
+renew                     | superseded - .      | renewed>in_progress      | renewed>in_progress      | superseded in_doubt . | superseded completed . | superseded - .    | superseded released . | superseded - .
+renew, older token        | superseded - .      | superseded in_progress . | superseded in_progress . | superseded in_doubt . | superseded completed . | superseded - .    | superseded released . | superseded - .
+resolve complete          | absent .            | resolved>completed+1     | resolved>completed+1     | resolved>completed+1  | already completed .    | absent .          | resolved>completed+1  | absent .
+resolve release           | absent .            | resolved>released+1      | resolved>released+1      | resolved>released+1   | already completed .    | absent .          | resolved>released+1   | absent .
+resolve abandon           | absent .            | resolved>in_doubt+1      | resolved>in_doubt+1      | resolved>in_doubt+1   | already completed .    | absent .          | resolved>in_doubt+1   | absent .
+resolve, older token      | absent .            | token changed .          | token changed .          | token changed .       | already completed .    | absent .          | token changed .       | absent .
 ";
 
 fn state(column: &str) -> Option<Record> {
@@ -58,7 +60,14 @@ fn command(row: &str) -> Command {
             "other request" => reserve(2, 2, 2),
             _ => reserve(1, 2, 2),
         },
-        "reclaim" => Command::Reclaim { operation_id, token, attempt_id: attempt(2), lease: lease() },
+        "reclaim" => {
+            let tried = match how {
+                "same attempt" => 1,
+                "past attempt" => 0,
+                _ => 2,
+            };
+            Command::Reclaim { operation_id, token, attempt_id: attempt(tried), lease: lease() }
+        }
         "complete" => Command::Complete { operation_id, token, response: response(2) },
         "release" => Command::Release { operation_id, token },
         "abandon" => Command::Abandon { operation_id, token },
@@ -134,7 +143,7 @@ fn every_command_in_every_state_does_what_the_table_says() {
             cells += 1;
         }
     }
-    assert_eq!(cells, 20 * 8, "the table is whole");
+    assert_eq!(cells, 22 * 8, "the table is whole");
 }
 
 #[test]

@@ -22,7 +22,7 @@ const DRAIN: Duration = Duration::from_secs(30);
 #[command(name = "acquirer-sandbox", version, about)]
 pub struct Config {
     /// Where payments are taken.
-    #[arg(long, env = "ACQUIRER_LISTEN", default_value_t = LISTEN, value_name = "HOST:PORT")]
+    #[arg(long, env = "ACQUIRER_LISTEN", default_value_t = LISTEN, value_name = "IP:PORT")]
     pub listen: SocketAddr,
 
     /// Where approvals and declines are told.
@@ -102,7 +102,9 @@ mod tests {
 
     #[test]
     fn empty_secret_is_refused() {
-        assert!(matches!(parse(&["--webhook-secret", ""]).checked(), Err(SandboxError::EmptySecret)));
+        assert!(Config::try_parse_from(["acquirer-sandbox", "--webhook-secret", ""]).is_err());
+        let in_code = Config { webhook_secret: Some(Secret::from(String::new())), ..Config::default() };
+        assert!(matches!(in_code.checked(), Err(SandboxError::EmptySecret)));
     }
 
     #[test]

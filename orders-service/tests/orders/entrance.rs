@@ -71,9 +71,9 @@ async fn bad_input_names_its_field() {
     let details = status.get_error_details();
     assert_eq!(details.bad_request().unwrap().field_violations[0].field, "items[0].quantity");
     let nobody = Intent { id: "not-a-uuid".to_owned(), ..Intent::new() };
-    assert_eq!(why(world.lookup(&nobody, 1).await), (Code::InvalidArgument, "ERROR_REASON_INVALID_FIELD".to_owned()));
+    assert_eq!(why(world.lookup(&nobody, 1).await), (Code::InvalidArgument, "INVALID_FIELD".to_owned()));
     assert_eq!(why(world.lookup(&intent, 0).await).0, Code::InvalidArgument);
-    assert_eq!(why(world.order_of("demo-a", "nothing").await), (Code::NotFound, "ERROR_REASON_NOT_FOUND".to_owned()));
+    assert_eq!(why(world.order_of("demo-a", "nothing").await), (Code::NotFound, "NOT_FOUND".to_owned()));
     // What was refused before it began has raised no token and bound nothing.
     world.place(&intent, 1, 2).await.unwrap().order();
 }

@@ -10,8 +10,8 @@ use crate::{
     world::{Intent, Says as _, World, why},
 };
 
-const STALE: (Code, &str) = (Code::FailedPrecondition, "ERROR_REASON_STALE_FENCING_TOKEN");
-const REUSED: (Code, &str) = (Code::FailedPrecondition, "ERROR_REASON_OPERATION_REUSED");
+const STALE: (Code, &str) = (Code::FailedPrecondition, "STALE_FENCING_TOKEN");
+const REUSED: (Code, &str) = (Code::FailedPrecondition, "OPERATION_REUSED");
 
 on_both_stores!(
     a_repeat_gets_the_same_answer_and_a_later_holder_a_replay,

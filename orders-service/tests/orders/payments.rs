@@ -93,10 +93,7 @@ async fn a_charge_that_failed_is_unknown_and_resumed_under_the_same_id(world: Wo
     let answer = world.pay(&intent, 1, &order.id, "pm_approved").await.unwrap();
     assert!(answer.is_unknown());
     assert_eq!(world.payment(&intent).await.status(), PaymentStatus::Pending);
-    assert_eq!(
-        why(world.lookup(&intent, 2).await),
-        (Code::Unavailable, "ERROR_REASON_ACQUIRER_UNREACHABLE".to_owned())
-    );
+    assert_eq!(why(world.lookup(&intent, 2).await), (Code::Unavailable, "ACQUIRER_UNREACHABLE".to_owned()));
     world.script.set_down(false);
     assert!(matches!(world.lookup(&intent, 2).await.unwrap(), Found::Unknown(_)));
     // The hold is over, but the payment was recorded in time: the guards are behind it.
