@@ -107,17 +107,23 @@ impl Orders {
 
     pub(crate) async fn get_ticket_type(&self, id: String) -> Result<proto::GetTicketTypeResponse, CallError> {
         let message = proto::GetTicketTypeRequest { id };
-        self.call(message, self.deadline(), async |mut c, r| c.get_ticket_type(r).await).await
+        self.call(message, self.deadline(), async |mut c, r| c.get_ticket_type(r).await)
+            .await
+            .map_err(CallError::without_effect)
     }
 
     pub(crate) async fn get_order(&self, tenant: &str, id: String) -> Result<proto::GetOrderResponse, CallError> {
         let message = proto::GetOrderRequest { tenant: tenant.to_owned(), id };
-        self.call(message, self.deadline(), async |mut c, r| c.get_order(r).await).await
+        self.call(message, self.deadline(), async |mut c, r| c.get_order(r).await)
+            .await
+            .map_err(CallError::without_effect)
     }
 
     pub(crate) async fn get_payment(&self, tenant: &str, id: String) -> Result<proto::GetPaymentResponse, CallError> {
         let message = proto::GetPaymentRequest { tenant: tenant.to_owned(), id };
-        self.call(message, self.deadline(), async |mut c, r| c.get_payment(r).await).await
+        self.call(message, self.deadline(), async |mut c, r| c.get_payment(r).await)
+            .await
+            .map_err(CallError::without_effect)
     }
 
     pub(crate) async fn create_payment_link(
@@ -126,7 +132,9 @@ impl Orders {
         order_id: String,
     ) -> Result<proto::CreatePaymentLinkResponse, CallError> {
         let message = proto::CreatePaymentLinkRequest { tenant: tenant.to_owned(), order_id };
-        self.call(message, self.deadline(), async |mut c, r| c.create_payment_link(r).await).await
+        self.call(message, self.deadline(), async |mut c, r| c.create_payment_link(r).await)
+            .await
+            .map_err(CallError::without_effect)
     }
 
     pub(crate) async fn handle_webhook(
@@ -238,6 +246,14 @@ fn authorization(token: &Secret) -> Result<AsciiMetadataValue, ServiceTokenError
 // === impl CallError ===
 
 impl CallError {
+    /// Of a call that only reads, nothing can have happened.
+    fn without_effect(self) -> Self {
+        match self {
+            Self::Unknown(status) => Self::NothingHappened(status),
+            other => other,
+        }
+    }
+
     /// Judges a status that came after the message was sent.
     fn from_answer(status: Status) -> Self {
         match status.code() {
@@ -252,10 +268,8 @@ impl CallError {
 }
 
 fn has_reason(status: &Status, reason: proto::ErrorReason) -> bool {
-    status.get_details_error_info().is_some_and(|info| {
-        let name = reason.as_str_name();
-        info.reason == name || Some(info.reason.as_str()) == name.strip_prefix("ERROR_REASON_")
-    })
+    let name = reason.as_str_name().trim_start_matches("ERROR_REASON_");
+    status.get_details_error_info().is_some_and(|info| info.reason == name)
 }
 
 /// The first thing that is wrong, as a sentence.

@@ -23,7 +23,11 @@ use axum::{
     routing::{any, get, post, put},
 };
 use bytes::Bytes;
-use http::{HeaderValue, header::X_CONTENT_TYPE_OPTIONS, request};
+use http::{
+    HeaderValue,
+    header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS},
+    request,
+};
 use idem_client::IdemClient;
 use idem_layer::{Idempotency, IdempotencyLayer, Problem, RoutePolicy};
 use tower_http::{catch_panic::CatchPanicLayer, set_header::SetResponseHeaderLayer};
@@ -53,7 +57,9 @@ pub(crate) fn router(parts: Parts) -> Router {
         .route("/v1/{*rest}", any(error::not_found))
         .method_not_allowed_fallback(error::method_not_allowed)
         // Around the fallbacks too: what exists under /v1 is for callers we know.
-        .layer(middleware::from_fn_with_state(api_keys, auth::authenticate));
+        .layer(middleware::from_fn_with_state(api_keys, auth::authenticate))
+        // Orders and money of one tenant: for the caller, and for no cache on the way.
+        .layer(SetResponseHeaderLayer::if_not_present(CACHE_CONTROL, HeaderValue::from_static("no-store")));
     let open = pages::router().merge(webhooks::router(orders)).method_not_allowed_fallback(error::method_not_allowed);
     v1.merge(open)
         .fallback(error::not_found)

@@ -15,7 +15,7 @@ use crate::{
     wire,
 };
 
-/// Ids that callers choose, in characters.
+/// Ids that callers choose, in bytes: every ticket repeats one, and the largest order must stay below a mebibyte.
 const NAME_MAX: usize = 100;
 /// Names for people, in characters.
 const TITLE_MAX: usize = 200;
@@ -159,7 +159,10 @@ fn tenant_of(field: &str, name: &str) -> Checked<Tenant> {
 }
 
 fn name(field: &str, value: String) -> Checked<String> {
-    text(field, value, NAME_MAX, "must be 1 to 100 characters without controls")
+    if value.len() > NAME_MAX {
+        return Err(violation(field, "must be 1 to 100 bytes without controls"));
+    }
+    text(field, value, NAME_MAX, "must be 1 to 100 bytes without controls")
 }
 
 /// No control characters: one of them (NUL) cannot be stored by one of our stores.

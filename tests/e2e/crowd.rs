@@ -66,7 +66,7 @@ on_both_stores! {
     async fn clients_that_leave_at_any_moment_leave_one_order_each(world: World) {
         world.put_ticket_type("field", 10_000).await.expect(201);
         let seed: u64 = rand_seed();
-        println!("seed {seed}");
+        show(seed);
         let leavers = (0..300_u64).map(|n| {
             let world = world.clone();
             // xorshift: which moment between nothing sent and the answer read.
@@ -82,7 +82,7 @@ on_both_stores! {
                     body.len()
                 );
                 let mut socket = tokio::net::TcpStream::connect(world.addresses().rest).await.unwrap();
-                let sent = if random % 4 == 0 { (random / 4) as usize % request.len() } else { request.len() };
+                let sent = if random.is_multiple_of(4) { (random / 4) as usize % request.len() } else { request.len() };
                 socket.write_all(&request.as_bytes()[..sent]).await.unwrap();
                 tokio::time::sleep(Duration::from_micros(random % 20_000)).await;
                 drop(socket);
@@ -104,6 +104,11 @@ on_both_stores! {
         assert_eq!(distinct.len(), 300);
         assert_eq!(world.ticket_type("field").await["held"], 300, "one order a key");
     }
+}
+
+#[allow(clippy::print_stderr, reason = "shown when the test fails")]
+fn show(seed: u64) {
+    eprintln!("seed {seed}");
 }
 
 fn rand_seed() -> u64 {

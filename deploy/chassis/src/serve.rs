@@ -4,6 +4,7 @@
 //! connections close after their answer and HTTP/2 ones are told GOAWAY; whatever is still open after the drain time (idle,
 //! half-open and stalled peers, endless requests) is cut.
 
+mod arriving;
 mod connection;
 mod in_flight;
 mod io;

@@ -46,9 +46,8 @@ pub(super) async fn get(State(orders): State<Orders>, Segment(id): Segment) -> A
 }
 
 fn read(id: String, body: &[u8]) -> Result<proto::TicketType, Problem> {
-    if id.chars().nth(NAME_MAX).is_some() || id.chars().any(char::is_control) {
-        let detail =
-            format!("the id in the path must have 1 to {NAME_MAX} characters, none of them a control character");
+    if id.len() > NAME_MAX || id.chars().any(char::is_control) {
+        let detail = format!("the id in the path must have 1 to {NAME_MAX} bytes, none of them a control character");
         return Err(Problem::invalid_request(detail).reason("invalid_value"));
     }
     let mut root = Object::root(body)?;

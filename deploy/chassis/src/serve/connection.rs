@@ -2,6 +2,7 @@
 
 use super::{
     ARRIVAL_GRACE, HangUp,
+    arriving::{ARRIVAL_LIMIT, Arriving},
     in_flight::{InFlight, Ticket, TrackedBody},
     io::{HEAD_LIMIT, Sniffed, Stream, sniff},
 };
@@ -89,7 +90,14 @@ impl Connection {
             Protocol::Public => 256,
             Protocol::Internal => 4096,
         };
-        let connection = http2::Builder::new(TokioExecutor::new())
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        if let Protocol::Internal = self.protocol {
+            // After a stall, callers cancel by the dozen what their deadlines have overtaken. That is no rapid-reset attack, and
+            // ending the connection for it would take the innocent calls behind them along.
+            http2.max_pending_accept_reset_streams(Some(streams as usize));
+            http2.max_local_error_reset_streams(Some(streams as usize));
+        }
+        let connection = http2
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(PING_LIMIT)
@@ -126,7 +134,9 @@ impl Connection {
         let ticket = Ticket::new(&self.in_flight, here);
         let version = request.version();
         request.extensions_mut().insert(ConnectInfo(self.peer));
-        let answer = self.router.clone().call(request);
+        // Our own services stream as they like; their calls bring deadlines.
+        let limit = (self.protocol == Protocol::Public).then_some(ARRIVAL_LIMIT);
+        let answer = self.router.clone().call(request.map(|body| Arriving::within(limit, body)));
         let shutdown = self.shutdown.clone();
         async move {
             let Ok(mut response) = answer.await;
