@@ -20,16 +20,15 @@ const LIST: &str = concat!(
     ",
     clock!(),
     "
-    SELECT c.now, ",
+    SELECT (SELECT now FROM clock) AS now, ",
     listed!(),
     "
       FROM idem_keys AS k
-     CROSS JOIN clock AS c
      WHERE ",
     in_scopes!(),
     "
        AND (cardinality($3) = 0 OR k.state = ANY ($3))
-       AND k.updated_at <= c.now - $4 * INTERVAL '1 microsecond'
+       AND k.updated_at <= (SELECT now FROM clock) - $4 * INTERVAL '1 microsecond'
        AND ($5 IS NULL OR (k.updated_at, k.scope, k.key) > ($5, $6, $7))
      ORDER BY k.updated_at, k.scope, k.key
      LIMIT $8"
@@ -41,14 +40,13 @@ const COUNT: &str = concat!(
     clock!(),
     "
     SELECT COUNT(*) FILTER (WHERE k.state = 'in_progress') AS in_progress,
-           COUNT(*) FILTER (WHERE k.state = 'in_progress' AND k.lease_until <= c.now) AS lease_over,
+           COUNT(*) FILTER (WHERE k.state = 'in_progress' AND k.lease_until <= (SELECT now FROM clock)) AS lease_over,
            COUNT(*) FILTER (WHERE k.state = 'in_doubt') AS in_doubt,
-           COUNT(*) FILTER (WHERE k.state = 'completed' AND k.expires_at > c.now) AS completed,
-           COUNT(*) FILTER (WHERE k.state = 'released' AND k.expires_at > c.now) AS released,
-           COUNT(*) FILTER (WHERE k.expires_at <= c.now) AS expired,
+           COUNT(*) FILTER (WHERE k.state = 'completed' AND k.expires_at > (SELECT now FROM clock)) AS completed,
+           COUNT(*) FILTER (WHERE k.state = 'released' AND k.expires_at > (SELECT now FROM clock)) AS released,
+           COUNT(*) FILTER (WHERE k.expires_at <= (SELECT now FROM clock)) AS expired,
            MIN(k.updated_at) FILTER (WHERE k.state = 'in_doubt') AS oldest_in_doubt_at
       FROM idem_keys AS k
-     CROSS JOIN clock AS c
      WHERE ",
     in_scopes!()
 );
