@@ -118,7 +118,7 @@ impl Default for Config {
             store: StoreUrl::Sqlite("orders.db".into()),
             acquirer_url: "http://127.0.0.1:8090".parse().expect("an endpoint"),
             acquirer_timeout: Duration::from_secs(20),
-            webhook_secret: Secret::from(WEBHOOK_SECRET_DEMO.to_owned()),
+            webhook_secret: Secret::new(WEBHOOK_SECRET_DEMO.to_owned()),
             hold_ttl: Duration::from_secs(30 * 60),
             payment_link_base: "http://127.0.0.1:8080/pay".to_owned(),
             service_tokens: None,

@@ -133,7 +133,7 @@ impl OrdersService {
         }
         let listener = listen::bind(config.listen, "the orders service", "--listen")?;
         let admin_listener = listen::bind(config.admin_listen, "the admin pages", "--admin-listen")?;
-        let options = Options { pool_wait: POOL_WAIT, ..Options::default() };
+        let options = Options { pool_wait: POOL_WAIT, plan_by_index: true, ..Options::default() };
         let store = Database::open(&config.store, &store::SCHEMA, clock, options).await?;
         let readiness = Readiness::new();
         let pinged = store.clone();

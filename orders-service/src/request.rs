@@ -224,7 +224,7 @@ mod tests {
         let offer = |capacity, amount, currency: &str| {
             let price = Some(proto::Money { amount, currency: currency.to_owned() });
             let mut ticket_type = proto::TicketType { capacity, price, ..Default::default() };
-            (ticket_type.id, ticket_type.venue_id, ticket_type.name) = ("ü".repeat(100), "v".into(), "n".into());
+            (ticket_type.id, ticket_type.venue_id, ticket_type.name) = ("ü".repeat(50), "v".into(), "n".into());
             put_ticket_type(proto::PutTicketTypeRequest { ticket_type: Some(ticket_type) })
         };
         assert!(offer(0, 0, "EUR").is_ok());

@@ -1,6 +1,9 @@
 //! What a process says when it cannot start: one clear sentence, a non-zero exit, nothing served.
 
-use std::process::{Command, Stdio};
+use std::{
+    io::Read as _,
+    process::{Command, Stdio},
+};
 
 use e2e::{PrivateDatabase, binary, free_address};
 
@@ -10,15 +13,29 @@ struct Refusal {
 }
 
 async fn refused(program: &'static str, arguments: &[&str]) -> Refusal {
-    let arguments: Vec<String> = arguments.iter().map(|a| (*a).to_owned()).collect();
-    let run = move || {
-        let mut command = Command::new(binary(program));
-        command.args(&arguments).env("RUST_LOG", "error").stdin(Stdio::null());
-        command.output().unwrap_or_else(|e| panic!("{program}: {e}"))
+    let mut child = Command::new(binary(program))
+        .args(arguments)
+        .env("RUST_LOG", "error")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|e| panic!("{program}: {e}"));
+    let end = tokio::time::Instant::now() + std::time::Duration::from_secs(15);
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if tokio::time::Instant::now() > end {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("{program} {arguments:?} neither refused nor ended");
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     };
-    let output = tokio::time::timeout(std::time::Duration::from_secs(15), tokio::task::spawn_blocking(run));
-    let output = output.await.unwrap_or_else(|_| panic!("{program} neither started nor refused")).unwrap();
-    Refusal { code: output.status.code(), said: String::from_utf8_lossy(&output.stderr).into_owned() }
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    Refusal { code: status.code(), said }
 }
 
 impl Refusal {

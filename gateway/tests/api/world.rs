@@ -60,7 +60,7 @@ impl World {
         };
         let keys = ApiKeys::from_entries([entry("sk_a", false), entry("sk_ops", true)]).unwrap();
         let mut config = Config::new(keys, idem_endpoint, orders_endpoint);
-        config.service_token = Some(Secret::from("st_1".to_owned()));
+        config.service_token = Some(Secret::new("st_1".to_owned()));
         change(&mut config);
         let gateway = Gateway::bind(config).unwrap();
         let (api, admin) = (gateway.local_addr().unwrap(), gateway.admin_addr().unwrap());

@@ -60,7 +60,7 @@ impl Config {
             Some(secret) if secret.expose().is_empty() => Err(SandboxError::EmptySecret),
             Some(secret) => Ok(secret.clone()),
             None if self.listen.ip().to_canonical().is_loopback() => {
-                Ok(Secret::from(DEVELOPMENT_WEBHOOK_SECRET.to_owned()))
+                Ok(Secret::new(DEVELOPMENT_WEBHOOK_SECRET.to_owned()))
             }
             None => Err(SandboxError::NoSecret { listen: self.listen }),
         }
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn empty_secret_is_refused() {
         assert!(Config::try_parse_from(["acquirer-sandbox", "--webhook-secret", ""]).is_err());
-        let in_code = Config { webhook_secret: Some(Secret::from(String::new())), ..Config::default() };
+        let in_code = Config { webhook_secret: Some(Secret::new(String::new())), ..Config::default() };
         assert!(matches!(in_code.checked(), Err(SandboxError::EmptySecret)));
     }
 

@@ -56,7 +56,7 @@ impl World {
         let config = Config {
             listen: "127.0.0.1:0".parse().unwrap(),
             webhook_url: None,
-            webhook_secret: Some(Secret::from(SECRET.to_owned())),
+            webhook_secret: Some(Secret::new(SECRET.to_owned())),
             drain: PATIENCE,
         };
         let sandbox = Sandbox::bind(config).unwrap();
