@@ -4,5 +4,6 @@
 mod killed;
 mod leaving;
 mod paused;
+mod readme;
 mod starting;
 mod store_down;
