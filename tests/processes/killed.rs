@@ -51,12 +51,19 @@ impl Point {
                 Point::AfterReserve => until_reserved(fleet, purchase).await,
                 Point::AfterTheHold => until_held(fleet, 1).await,
                 Point::DuringASlowCharge => until_acquirer_is_asked(fleet).await,
-                Point::AfterTheCharge | Point::BeforeComplete => until_charged(fleet, charges_before + 1).await,
+                Point::AfterTheCharge => until_charged(fleet, charges_before + 1).await,
+                Point::BeforeComplete => {
+                    eventually("the order is paid in the rows", || async {
+                        (fleet.sold_in_database().await == 1).then_some(())
+                    })
+                    .await;
+                }
             }
             if self == Point::BeforeComplete {
                 fleet.to_idem.freeze(Way::Request);
                 fleet.to_orders.thaw();
-                // The answer passes the thawed road while the Complete cannot pass the frozen one; the order is paid by then.
+                // The answer passes the thawed road; what the gateway then sends to the idempotency service waits at the frozen one.
+                fleet.to_idem.until_held_back(Way::Request).await;
             }
         };
         tokio::select! {
