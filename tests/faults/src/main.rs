@@ -1,0 +1,2 @@
+//! A campaign of faults against the real processes.
+fn main() {}

