@@ -10,6 +10,8 @@ use tokio::{
 };
 
 mod connection;
+#[cfg(test)]
+mod tests;
 
 use self::connection::Connection;
 
