@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, time::Instant};
 
 /// What buyers and the checker can reach. Cheap to clone; every clone is the same campaign.
@@ -89,7 +89,7 @@ pub struct CampaignClock {
 }
 
 /// A fault's window: from its begin to when its effect is over, the time to recover included.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Window {
     /// Its kind, as in `--faults`.
     pub fault: String,
