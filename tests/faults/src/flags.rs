@@ -29,15 +29,21 @@ pub struct Flags {
     /// How many buyers buy at the same time.
     #[arg(long, default_value_t = 24, value_name = "N")]
     pub buyers: usize,
+    /// How many requests they send a second at most, all together.
+    #[arg(long, default_value_t = 40.0, value_name = "N")]
+    pub rate: f64,
     /// Where logs, history and the report go; a new directory under the system's temporary one when left out.
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
-    /// Where the programs are, if not beside this one: another build of them.
+    /// Where another build of the programs is. Those that are not in it are taken from beside this one.
     #[arg(long, value_name = "DIR")]
     pub bin_dir: Option<PathBuf>,
     /// Only print what would be done when to whom.
     #[arg(long)]
     pub plan: bool,
+    /// Only judge once more what an earlier run has recorded in its report directory.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["plan", "report"])]
+    pub judge: Option<PathBuf>,
 }
 
 // === impl Flags ===
@@ -51,8 +57,8 @@ impl Flags {
         };
         let duration = humantime::format_duration(self.duration).to_string().replace(' ', "");
         let mut command = format!(
-            "cargo run -p faults -- --seed {seed} --duration {duration} --faults {} --store {store} --buyers {}",
-            self.faults, self.buyers
+            "cargo run -p faults -- --seed {seed} --duration {duration} --faults {} --store {store} --buyers {} --rate {}",
+            self.faults, self.buyers, self.rate
         );
         if let Some(binaries) = &self.bin_dir {
             command += &format!(" --bin-dir {}", binaries.display());

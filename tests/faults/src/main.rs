@@ -13,6 +13,7 @@ mod buyers;
 mod campaign;
 #[allow(dead_code, reason = "both halves of the campaign are about to use it")]
 mod checker;
+mod deeds;
 #[allow(dead_code, reason = "both halves of the campaign are about to use it")]
 mod edge;
 mod flags;

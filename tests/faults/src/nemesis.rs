@@ -95,12 +95,3 @@ impl Nemesis {
         resources.entry(fault.resource().to_owned()).or_default().clone()
     }
 }
-
-/// How many of each kind were carried out, by name.
-pub fn counts(done: &[Done]) -> BTreeMap<&'static str, usize> {
-    let mut counts = BTreeMap::new();
-    for fault in done.iter().filter(|done| done.trouble.is_none()) {
-        *counts.entry(fault.fault.kind.name()).or_default() += 1;
-    }
-    counts
-}

@@ -14,6 +14,7 @@ use crate::edge::{CampaignClock, Edge, PrimaryAddress, StoreAccess, Tenant, Wind
 
 pub mod clocks;
 pub mod disk;
+pub mod heartbeat;
 pub mod incidents;
 pub mod layout;
 mod ports;
@@ -55,8 +56,8 @@ pub enum Store {
 pub struct WorldSettings {
     /// The store.
     pub store: Store,
-    /// Where the programs are.
-    pub binaries: PathBuf,
+    /// Where the programs are looked for, one place after the other.
+    pub binaries: Vec<PathBuf>,
     /// Where the logs go.
     pub report: PathBuf,
     /// For what the relay of webhooks decides by chance.
@@ -135,7 +136,7 @@ impl World {
             lease: layout::LEASE,
             upstream_timeout: layout::UPSTREAM_TIMEOUT,
             hold_ttl: layout::HOLD_TTL,
-            client_timeout: Duration::from_secs(8),
+            client_timeout: layout::CLIENT_TIMEOUT,
             client_gone: settings.client_gone,
             clock,
             windows,
@@ -146,6 +147,7 @@ impl World {
             Inner { programs, cluster, disk, layout, roads, webhooks, clocks, incidents, http, edge, _home: home };
         let world = Self { inner: Arc::new(inner) };
         world.guard(&tasks);
+        heartbeat::listen(&tasks, clock, world.edge().windows.clone());
         world.until_ready().await?;
         Ok(world)
     }
@@ -323,8 +325,8 @@ fn start_programs(
     };
     let mut programs = Vec::new();
     for (name, binary, arguments) in layout.flags(home, &stores) {
-        let binary = settings.binaries.join(binary);
-        ensure!(binary.exists(), "{} is missing: run `cargo build --workspace --bins`", binary.display());
+        let found = settings.binaries.iter().map(|place| place.join(binary)).find(|place| place.exists());
+        let binary = found.with_context(|| format!("{binary} is missing: run `cargo build --workspace --bins`"))?;
         let (binary, arguments) = match disk {
             Some(disk) => disk.wrap(binary, arguments),
             None => (binary, arguments),

@@ -87,8 +87,13 @@ async fn road(world: &World, fault: &Fault, trouble: Trouble) -> anyhow::Result<
     road.make(trouble);
     sleep(fault.length()).await;
     road.make(Trouble::None);
-    // Who hears of it only now connects again.
-    world.until_ready().await
+    // Whoever used it connects again.
+    match fault.target.split_once('/') {
+        Some(("client", gateway)) => world.until_one_is_ready(gateway).await,
+        Some(("postgres", _)) => world.until_ready().await,
+        Some((from, _)) => world.until_one_is_ready(from).await,
+        None => Ok(()),
+    }
 }
 
 async fn webhooks(world: &World, fault: &Fault, mischief: Mischief) -> anyhow::Result<()> {

@@ -134,9 +134,9 @@ impl Kind {
             Self::Stop => lease + 200..lease + 4_000,
             Self::Restart | Self::PostgresRestart => 50..1_500,
             Self::Failover | Self::EndSessions | Self::ClientGone => 0..1,
-            Self::Cut | Self::Delay | Self::DropReply => 500..5_000,
+            Self::Cut | Self::DropReply => 500..5_000,
             // Also longer than the lease.
-            Self::Stall | Self::HalfOpen => 500..lease + 3_000,
+            Self::Delay | Self::Stall | Self::HalfOpen => 500..lease + 3_000,
             Self::Outage | Self::SlowAcquirer | Self::DiskFull => 1_000..6_000,
             Self::WebhookLost | Self::WebhookRepeated | Self::WebhookReordered | Self::WebhookForged => 3_000..8_000,
             Self::Clock => 4_000..9_000,
@@ -182,9 +182,11 @@ impl Kind {
 
     fn amount(self, random: &mut StdRng) -> i64 {
         match self {
+            // Now and then so slow that nobody waits for it, and what was given up arrives all the same.
+            Self::Delay if random.random_bool(0.3) => random.random_range(3_500..6_000),
             Self::Delay => random.random_range(50..700),
             // Longer than the acquirer timeout, so that what was asked for still happens after it was given up.
-            Self::SlowAcquirer => random.random_range(600..1_500),
+            Self::SlowAcquirer => random.random_range(800..2_000),
             Self::Clock if random.random_bool(0.5) => 600,
             Self::Clock => -600,
             _ => 0,

@@ -14,14 +14,16 @@ use super::{ports::Ports, proxy::Proxy};
 /// Signs webhooks.
 pub const WEBHOOK_SECRET: &str = "whsec_faults";
 
-/// `--lease`: short, so that leases run out while a campaign looks on.
-pub const LEASE: Duration = Duration::from_secs(4);
+/// `--lease`: short, so that leases run out while a campaign looks on; long enough for a machine that does other things too.
+pub const LEASE: Duration = Duration::from_secs(5);
 /// `--upstream-timeout`
-pub const UPSTREAM_TIMEOUT: Duration = Duration::from_secs(2);
+pub const UPSTREAM_TIMEOUT: Duration = Duration::from_secs(3);
 /// `--acquirer-timeout`
-pub const ACQUIRER_TIMEOUT: Duration = Duration::from_secs(1);
+pub const ACQUIRER_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// `--drain`, longer than a request.
-pub const DRAIN: Duration = Duration::from_secs(3);
+pub const DRAIN: Duration = Duration::from_secs(4);
+/// How long buyers wait for an answer: longer than a reservation, a request and the storing of its answer take.
+pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// `--hold-ttl`: holds run out within a campaign, also those that a payment keeps alive.
 pub const HOLD_TTL: Duration = Duration::from_secs(30);
 
@@ -189,14 +191,11 @@ impl Layout {
 
 // === helpers ===
 
-/// `--bin-dir`, or where this program is itself.
-pub fn binaries(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
-    if let Some(given) = given {
-        return Ok(given);
-    }
+/// Where programs are looked for: in `--bin-dir` first, then where this program is itself.
+pub fn binaries(given: Option<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
     let own = std::env::current_exe()?;
-    let directory = own.parent().ok_or_else(|| anyhow::anyhow!("this program is in no directory"))?;
-    Ok(directory.to_owned())
+    let beside = own.parent().map(Path::to_owned);
+    Ok(given.into_iter().chain(beside).collect())
 }
 
 /// Every road but those of webhooks and between the servers of Postgres. On SQLite there are none to Postgres.

@@ -20,7 +20,7 @@ use self::server::{STANDBY, Server, connect, find_binaries, give_to_owner};
 const DATABASES: [&str; 2] = ["idem", "orders"];
 
 /// How long a standby may take to catch up.
-const CATCH_UP: Duration = Duration::from_secs(30);
+const CATCH_UP: Duration = Duration::from_secs(15);
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -102,7 +102,7 @@ impl Cluster {
         block_in_place(|| self.inner.servers[*primary].stop_immediately())?;
         sleep(pause).await;
         block_in_place(|| self.inner.servers[*primary].start())?;
-        self.until_in_step(*primary).await
+        self.in_step(*primary).await
     }
 
     /// Kills the primary and makes the standby the primary; then makes the old one the synchronous standby of the new one.
@@ -110,7 +110,7 @@ impl Cluster {
     /// Nothing happens unless the standby has everything that was acknowledged.
     pub async fn fail_over(&self) -> anyhow::Result<()> {
         let mut primary = self.inner.primary.lock().await;
-        self.until_in_step(*primary).await.context("no failover")?;
+        self.in_step(*primary).await.context("no failover")?;
         let (old, new) = (*primary, 1 - *primary);
         block_in_place(|| {
             self.inner.servers[old].kill();
@@ -143,11 +143,17 @@ impl Cluster {
                 self.inner.servers[*primary].start()
             })?;
         }
-        if self.until_in_step(*primary).await.is_err() {
-            self.wait_for_standby(*primary, false).await?;
-            self.pair(*primary).await?;
+        self.in_step(*primary).await
+    }
+
+    /// Waits until the standby is in step with the primary; makes a new one of it when it does not get there.
+    async fn in_step(&self, primary: usize) -> anyhow::Result<()> {
+        if self.until_in_step(primary).await.is_ok() {
+            return Ok(());
         }
-        Ok(())
+        tracing::warn!("the standby is made anew");
+        self.wait_for_standby(primary, false).await?;
+        self.pair(primary).await
     }
 
     /// Makes the other server a synchronous standby of `primary`.

@@ -23,6 +23,7 @@ const GREETING: Duration = Duration::from_secs(2);
 /// The times that a dead peer goes unnoticed are short, so that a campaign sees many failovers.
 const SETTINGS: &str = "\
 listen_addresses = '127.0.0.1'
+unix_socket_directories = ''
 max_connections = 300
 shared_buffers = 64MB
 fsync = off
@@ -120,15 +121,18 @@ impl Server {
         if !has_ended {
             tracing::warn!(server = self.name, "some of its processes do not end");
         }
-        self.remove_shared_memory();
+        self.clear_away();
     }
 
-    /// What a killed server leaves behind outside its directory: the segment named in its own file.
-    fn remove_shared_memory(&self) {
-        let file = std::fs::read_to_string(self.directory().join("postmaster.pid")).unwrap_or_default();
-        if let Some(segment) = file.lines().nth(6).and_then(|line| line.split_whitespace().nth(1)) {
+    /// What a killed server leaves behind: a segment of shared memory, named in its own file, and that file, which would
+    /// keep the next one from starting for as long as nobody has waited for the dead process.
+    fn clear_away(&self) {
+        let file = self.directory().join("postmaster.pid");
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        if let Some(segment) = text.lines().nth(6).and_then(|line| line.split_whitespace().nth(1)) {
             let _ = Command::new("ipcrm").args(["-m", segment]).stderr(std::process::Stdio::null()).status();
         }
+        let _ = std::fs::remove_file(file);
     }
 
     /// Turns a standby into a primary, and waits until it is one.
