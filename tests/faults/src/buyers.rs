@@ -15,6 +15,7 @@ mod sweep;
 
 use std::{sync::Arc, time::Duration};
 
+use anyhow::Context as _;
 use chassis::tasks::Tasks;
 use futures::future::join_all;
 use rand::{SeedableRng as _, rngs::StdRng};
@@ -52,7 +53,8 @@ enum Phase {
 /// Buyers at work.
 pub struct Buyers {
     phase: watch::Sender<Phase>,
-    at_work: Vec<JoinHandle<()>>,
+    buyers: Vec<JoinHandle<()>>,
+    clerk: JoinHandle<()>,
 }
 
 impl Buyers {
@@ -62,33 +64,38 @@ impl Buyers {
         let sender = Arc::new(Sender::new(edge.clone(), recorder.clone(), Pace::new(settings.rate))?);
         let tasks = Tasks::new();
         let market = Arc::new(market);
-        let mut at_work = Vec::new();
+        let mut buyers = Vec::new();
         for number in 0..settings.count {
             // Of their own each, so that what one wants does not depend on how fast the others are.
             let seed = settings.seed.wrapping_mul(1_000_003).wrapping_add(number as u64);
             let randomness = StdRng::seed_from_u64(seed);
             let buyer = Buyer::new(number, randomness, Arc::clone(&sender), Arc::clone(&market), seen.clone());
-            at_work.push(tasks.spawn("buyer", buyer.shop()));
+            buyers.push(tasks.spawn("buyer", buyer.shop()));
         }
         let clerk = Clerk::new(edge.clone(), recorder.clone(), seen)?;
-        at_work.push(tasks.spawn("clerk", clerk.work()));
-        Ok(Self { phase, at_work })
+        let clerk = tasks.spawn("clerk", clerk.work());
+        Ok(Self { phase, buyers, clerk })
     }
 
-    /// Lets everybody get the answers that they are waiting for, which they do for so long at most, and go home.
-    pub async fn finish(mut self, patience: Duration) {
+    /// Lets everybody get the answers that they are waiting for, which they do for so long at most, and go home. Fails when one of
+    /// them did not get that far.
+    pub async fn finish(self, patience: Duration) -> anyhow::Result<()> {
         self.phase.send_replace(Phase::Finishing);
+        let phase = self.phase.clone();
+        let buyers = join_all(self.buyers);
+        tokio::pin!(buyers);
+        let gone = match timeout(patience, &mut buyers).await {
+            Ok(gone) => gone,
+            Err(_) => {
+                phase.send_replace(Phase::Over);
+                buyers.await
+            }
+        };
         // The clerk goes on until the last buyer has gone.
-        let clerk = self.at_work.pop();
-        let all = join_all(&mut self.at_work);
-        if timeout(patience, all).await.is_err() {
-            self.phase.send_replace(Phase::Over);
-            join_all(self.at_work.iter_mut().filter(|buyer| !buyer.is_finished())).await;
+        phase.send_replace(Phase::Over);
+        for one in gone.into_iter().chain([self.clerk.await]) {
+            one.context("a buyer, or the clerk, broke off")?;
         }
-        self.phase.send_replace(Phase::Over);
-        if let Some(clerk) = clerk {
-            // It was only waiting for the word.
-            drop(clerk.await);
-        }
+        Ok(())
     }
 }

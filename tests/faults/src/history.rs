@@ -68,7 +68,7 @@ impl History {
                 }
                 Event::Control(control) => history.controls.push(control),
                 Event::Stock(sample) => history.stock.push(sample),
-                Event::Tokens(samples) => history.tokens.extend(samples),
+                Event::Tokens { seen } => history.tokens.extend(seen),
             }
         }
         history
@@ -140,6 +140,17 @@ mod tests {
             Event::IntentEnded { id: IntentId(7), ms: 32, how: How::Final },
             Event::FaultsStopped { ms: 40 },
             Event::SweepBegan { ms: 50 },
+            Event::Control(Control { ms: 55, deed: Deed::Forge, target: "evt".into(), status: None }),
+            Event::Tokens {
+                seen: vec![TokenSample {
+                    ms: 56,
+                    store: TokenStore::Idem,
+                    name: "rest/a k".into(),
+                    operation: "o".into(),
+                    token: 3,
+                    state: "released".into(),
+                }],
+            },
             Event::Stock(StockSample {
                 ms: 60,
                 types: vec![TypeSample { id: "t".into(), capacity: 4, sold: 1, held: 2, orders: Some((1, 2)) }],
@@ -151,6 +162,7 @@ mod tests {
     fn events_become_calls_with_what_was_heard() {
         let history = History::of(events());
         assert_eq!(history.calls.len(), 2);
+        assert_eq!((history.controls.len(), history.tokens.len(), history.stock.len()), (1, 1, 1));
         assert_eq!(history.calls[0].heard, Some(Heard::Nothing(Why::Left)));
         assert_eq!((history.calls[1].done_ms, history.calls[1].answer().map(|it| it.status)), (Some(30), Some(201)));
         assert_eq!(history.intents[&IntentId(7)].ended, Some((32, How::Final)));

@@ -73,7 +73,7 @@ impl Proof {
     pub async fn finish(self) -> anyhow::Result<Verdict> {
         let stopped_ms = self.edge.clock.now_ms();
         self.recorder.record(Event::FaultsStopped { ms: stopped_ms });
-        self.buyers.finish(self.edge.lease + BUYERS_PATIENCE).await;
+        self.buyers.finish(self.edge.lease + BUYERS_PATIENCE).await?;
         let mut reader = Reader::new(&self.edge);
         let waited = Duration::from_millis(self.edge.clock.now_ms() - stopped_ms);
         let open = until_quiet(&mut reader, (self.edge.lease + KEYS_PATIENCE).saturating_sub(waited)).await;
@@ -82,7 +82,7 @@ impl Proof {
         }
         let ledger = patiently(&mut reader, async |reader| reader.keys().await).await?;
         sweep(&self.edge, &self.recorder, &ledger).await?;
-        self.sampler.stop().await;
+        self.sampler.stop().await?;
         let ledger = patiently(&mut reader, async |reader| reader.ledger().await).await?;
         self.recorder.flush()?;
         ledger.write(&self.directory)?;

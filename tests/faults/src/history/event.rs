@@ -37,7 +37,10 @@ pub enum Event {
     /// The stock was looked at.
     Stock(StockSample),
     /// The fencing tokens were looked at.
-    Tokens(Vec<TokenSample>),
+    Tokens {
+        /// Those that were new or had changed.
+        seen: Vec<TokenSample>,
+    },
     /// The nemesis has stopped and everything is healed.
     FaultsStopped {
         /// When.

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
+use anyhow::Context as _;
 use chassis::tasks::Tasks;
 use tokio::{sync::watch, task::JoinHandle, time::sleep};
 
@@ -40,11 +41,10 @@ impl Sampler {
         Self { stop, work: Tasks::new().spawn("sampler", look.work(stopped)) }
     }
 
-    /// Looks no more.
-    pub async fn stop(self) {
+    /// Looks no more. Fails when it had stopped looking before.
+    pub async fn stop(self) -> anyhow::Result<()> {
         self.stop.send_replace(true);
-        // Its last look may still be going on.
-        drop(self.work.await);
+        self.work.await.context("the sampler did not look until the end")
     }
 }
 
@@ -79,7 +79,7 @@ impl Look {
         let Ok(granted) = tokens(&mut self.database, ms, TokenStore::Idem).await else { return };
         let news: Vec<TokenSample> = seen.into_iter().chain(granted).filter(|sample| self.is_news(sample)).collect();
         if !news.is_empty() {
-            self.recorder.record(Event::Tokens(news));
+            self.recorder.record(Event::Tokens { seen: news });
         }
     }
 
