@@ -3,7 +3,12 @@
 use rand::{Rng as _, seq::IndexedRandom as _};
 use serde_json::{Value, json};
 
-use super::{ask::Ask, buyer::Buyer, market::VENUE, pursuit::Want};
+use super::{
+    ask::Ask,
+    buyer::Buyer,
+    market::{VENUE, is_hot},
+    pursuit::Want,
+};
 use crate::{
     checker::Class,
     history::{Answer, Kind, Purpose},
@@ -34,7 +39,9 @@ impl Buyer {
         if self.chance(0.25) {
             self.look_back().await;
         }
-        let Some(order) = self.place().await else { return };
+        let basket = self.market.clone().basket(&mut self.randomness);
+        let given_back = if is_hot(&basket) { 0.75 } else { 0.2 };
+        let Some(order) = self.place(&basket).await else { return };
         if self.chance(0.15) {
             self.look_at("orders", &order).await;
         }
@@ -54,7 +61,7 @@ impl Buyer {
         if self.chance(0.2) {
             self.use_tickets(&order).await;
         }
-        if self.chance(0.22) {
+        if self.chance(given_back) {
             self.change(Kind::Cancel, &order).await;
             self.look_at("orders", &order).await;
         }
@@ -63,8 +70,7 @@ impl Buyer {
         }
     }
 
-    async fn place(&mut self) -> Option<String> {
-        let basket = self.market.clone().basket(&mut self.randomness);
+    async fn place(&mut self, basket: &[(&str, u32)]) -> Option<String> {
         let items = |more: u32| -> Vec<Value> {
             basket.iter().map(|(name, seats)| json!({"ticketTypeId": name, "quantity": seats + more})).collect()
         };

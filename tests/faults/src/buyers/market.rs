@@ -16,10 +16,10 @@ pub(super) const VENUE: &str = "arena";
 const ROOMY: [(&str, i64, i64); 3] =
     [("lawn", 1_500, 1_000_000), ("stand", 2_500, 1_000_000), ("terrace", 4_050, 1_000_000)];
 const HOT: [(&str, i64, i64); 4] =
-    [("front-1", 12_000, 4), ("front-2", 12_000, 6), ("box", 30_000, 3), ("balcony", 9_900, 12)];
+    [("front-1", 12_000, 5), ("front-2", 12_000, 8), ("box", 30_000, 4), ("balcony", 9_900, 14)];
 
 /// How often an order asks for a hot type.
-const HOT_SHARE: f64 = 0.35;
+const HOT_SHARE: f64 = 0.25;
 const TRIES: u32 = 20;
 
 /// The ticket types of a campaign.
@@ -73,6 +73,11 @@ impl Market {
     pub(super) fn any(&self, randomness: &mut StdRng) -> &'static str {
         choose(randomness)
     }
+}
+
+/// Is it about seats that others wait for? Those who get them often give them back, so that there is always something to fight for.
+pub(super) fn is_hot(basket: &[(&str, u32)]) -> bool {
+    basket.iter().any(|(name, _)| HOT.iter().any(|(hot, _, _)| hot == name))
 }
 
 fn choose(randomness: &mut StdRng) -> &'static str {

@@ -14,6 +14,8 @@ use crate::{
 
 /// A refusal that time may change is asked again so often.
 const REFUSALS_MAX: u32 = 4;
+/// Seats that are gone are asked for again so often.
+const SOLD_OUT_MAX: u32 = 2;
 /// When nothing says how long to wait.
 const PAUSE: Duration = Duration::from_millis(700);
 /// Longer than any Retry-After of the shop.
@@ -86,7 +88,9 @@ impl Buyer {
                 Round::Final(answer) => return (How::Final, Some(answer)),
                 Round::Refused(answer) => {
                     refusals += 1;
-                    if refusals >= REFUSALS_MAX || !Problem::of(&answer).is_retryable {
+                    let problem = Problem::of(&answer);
+                    let max = if problem.error == "sold_out" { SOLD_OUT_MAX } else { REFUSALS_MAX };
+                    if refusals >= max || !problem.is_retryable {
                         return (How::Refused, Some(answer));
                     }
                     self.pause_after(Some(&answer))

@@ -36,7 +36,8 @@ fn failure(call: &Call) -> Option<String> {
     }
 }
 
-/// Some methods of payment make the acquirer fail on purpose: then nobody can know more than that it is in doubt.
+/// Some methods of payment make the acquirer fail on purpose, or answer later than it is waited for: then nobody may know more in time
+/// than that it is in doubt.
 fn is_of_the_acquirer(call: &Call) -> bool {
     let is_in_doubt =
         |answer: &Answer| answer.status == 503 && Problem::of(answer).name() == "upstream_unavailable/in_doubt";
@@ -45,7 +46,9 @@ fn is_of_the_acquirer(call: &Call) -> bool {
     }
     let body: Value = serde_json::from_str(&call.body).unwrap_or_default();
     let method = body["paymentMethod"].as_str().unwrap_or_default();
-    matches!(method, "pm_error" | "pm_drop") || method.starts_with("pm_late_")
+    matches!(method, "pm_error" | "pm_drop" | "pm_charge_then_hang" | "pm_pending_charge_then_hang")
+        || method.starts_with("pm_late_")
+        || method.starts_with("pm_slow_")
 }
 
 #[cfg(test)]
@@ -94,7 +97,7 @@ mod tests {
                 call.body = format!(r#"{{"orderId":"o","paymentMethod":"{method}"}}"#);
             }
         };
-        for method in ["pm_drop", "pm_error", "pm_late_900"] {
+        for method in ["pm_drop", "pm_error", "pm_late_900", "pm_charge_then_hang", "pm_slow_1500"] {
             assert_eq!(failing(pay(method), &[]), Vec::<String>::new(), "{method}");
         }
         assert_eq!(failing(pay("pm_approved"), &[]).len(), 1);
