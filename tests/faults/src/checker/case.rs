@@ -6,7 +6,7 @@ use super::violation::KeyId;
 use crate::{
     edge::Window,
     history::{Call, History},
-    ledger::{KeyRow, Ledger, OperationRow, OrderRow, PaymentRow},
+    ledger::{KeyRow, Ledger, OperationRow, OrderRow, PaymentRow, RefundRow},
 };
 
 /// How long after a fault's window its consequences may still be felt at the edge: connections are made anew after pauses of up to
@@ -56,6 +56,10 @@ pub struct Case<'c> {
     pub orders: HashMap<&'c str, &'c OrderRow>,
     /// Its payments, by id.
     pub payments: HashMap<&'c str, &'c PaymentRow>,
+    /// Its refunds, by the payment that goes back.
+    pub refunds: HashMap<&'c str, &'c RefundRow>,
+    /// Its tickets, by id: their order, and when they were used.
+    pub tickets: HashMap<&'c str, (&'c OrderRow, Option<i64>)>,
 }
 
 impl<'c> Case<'c> {
@@ -76,6 +80,12 @@ impl<'c> Case<'c> {
             operations: ledger.operations.iter().map(|row| (row.id.as_str(), row)).collect(),
             orders: ledger.orders.iter().map(|row| (row.id.as_str(), row)).collect(),
             payments: ledger.payments.iter().map(|row| (row.id.as_str(), row)).collect(),
+            refunds: ledger.refunds.iter().map(|row| (row.payment.as_str(), row)).collect(),
+            tickets: ledger
+                .orders
+                .iter()
+                .flat_map(|row| row.tickets.iter().map(move |(id, used_at)| (id.as_str(), (row, *used_at))))
+                .collect(),
         }
     }
 

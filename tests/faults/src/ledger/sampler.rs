@@ -4,7 +4,11 @@ use std::{collections::HashMap, time::Duration};
 
 use anyhow::Context as _;
 use chassis::tasks::Tasks;
-use tokio::{sync::watch, task::JoinHandle, time::sleep};
+use tokio::{
+    sync::watch,
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
 
 use super::{
     Database,
@@ -17,10 +21,10 @@ use crate::{
 
 /// The stock alone is cheap to read.
 const EVERY: Duration = Duration::from_millis(300);
-/// Every so many looks the orders are added up, too.
-const ADDED_UP: u64 = 6;
-/// Every so many looks all tokens are read.
-const TOKENS: u64 = 10;
+/// Adding up the orders, and reading all tokens, takes the longer the more there are: never more often than this,
+const LONG_EVERY: Duration = Duration::from_secs(2);
+/// and never for more than one part of the time in so many.
+const SHARE: u32 = 25;
 
 /// Sampling, until it is stopped.
 pub struct Sampler {
@@ -58,17 +62,18 @@ struct Look {
 
 impl Look {
     async fn work(mut self, stopped: watch::Receiver<bool>) {
-        let mut looks = 0;
+        let mut next_long = Instant::now();
         while !*stopped.borrow() {
-            let ms = self.edge.clock.now_ms();
+            let (ms, begun) = (self.edge.clock.now_ms(), Instant::now());
+            let is_long = begun >= next_long;
             // While a store cannot be read there is nothing to see.
-            if let Ok(sample) = stock(&mut self.database, ms, looks % ADDED_UP == 0).await {
+            if let Ok(sample) = stock(&mut self.database, ms, is_long).await {
                 self.recorder.record(Event::Stock(sample));
             }
-            if looks % TOKENS == 0 {
+            if is_long {
                 self.tokens(ms).await;
+                next_long = Instant::now() + (begun.elapsed() * SHARE).max(LONG_EVERY);
             }
-            looks += 1;
             sleep(EVERY).await;
         }
     }

@@ -1,9 +1,11 @@
 //! The acquirer's ledger and ours agree: at most one charge and one refund a payment, under ids that follow from an operation; and
 //! what was captured and not given back is the sum of the orders that are paid by it.
 
+use std::collections::HashMap;
+
 use crate::{
     checker::{Case, Class, Violation, derive},
-    ledger::{AcquirerPayment, PaymentRow},
+    ledger::{AcquirerPayment, OrderRow, PaymentRow},
 };
 
 pub(super) const NAME: &str = "money";
@@ -14,9 +16,20 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Violation> {
         let said = at_the_acquirer(case, id, charge);
         found.extend(said.into_iter().map(|what| Violation::new(NAME, what).about(id)));
     }
+    let mut paid_by = HashMap::<&str, Vec<&OrderRow>>::new();
+    for order in &case.ledger.orders {
+        if let Some(payment) = &order.paid_by {
+            paid_by.entry(payment).or_default().push(order);
+        }
+    }
     for payment in &case.ledger.payments {
-        let said = at_ours(case, payment);
+        let paid = paid_by.remove(payment.id.as_str()).unwrap_or_default();
+        let said = at_ours(case, payment, &paid);
         found.extend(said.into_iter().map(|what| Violation::new(NAME, what).about(&payment.id)));
+    }
+    for (payment, orders) in paid_by {
+        let what = format!("{} orders are paid by a payment that there is not", orders.len());
+        found.push(Violation::new(NAME, what).about(payment));
     }
     found.extend(totals(case));
     found.extend(declined(case));
@@ -42,7 +55,7 @@ fn at_the_acquirer(case: &Case<'_>, id: &str, charge: &AcquirerPayment) -> Vec<S
         found.push(format!("the acquirer has {} {}", charge.amount, charge.currency));
     }
     for (refund, amount) in &charge.refunds {
-        let is_ordered = case.ledger.refunds.iter().any(|row| row.id == *refund && row.payment == id);
+        let is_ordered = case.refunds.get(id).is_some_and(|row| row.id == *refund);
         if !is_ordered || derive::refund(&payment.operation).as_ref() != Some(refund) || *amount != payment.amount {
             found.push(format!("refund {refund} of {amount} was not ordered"));
         }
@@ -51,11 +64,11 @@ fn at_the_acquirer(case: &Case<'_>, id: &str, charge: &AcquirerPayment) -> Vec<S
 }
 
 /// What is wrong with one payment of ours: what its status says of its money must be so.
-fn at_ours(case: &Case<'_>, payment: &PaymentRow) -> Vec<String> {
+fn at_ours(case: &Case<'_>, payment: &PaymentRow, paid: &[&OrderRow]) -> Vec<String> {
     let charge = case.ledger.acquirer.get(&payment.id);
     let (status, charges) = charge.map_or(("unknown", 0), |it| (it.status.as_str(), it.charges));
     let returned = charge.is_some_and(|it| !it.refunds.is_empty());
-    let refund = case.ledger.refunds.iter().find(|row| row.payment == payment.id);
+    let refund = case.refunds.get(payment.id.as_str());
     let mut found = Vec::new();
     let is_so = match payment.status.as_str() {
         "approved" => charges == 1 && !returned && refund.is_none(),
@@ -74,9 +87,7 @@ fn at_ours(case: &Case<'_>, payment: &PaymentRow) -> Vec<String> {
             payment.status
         ));
     }
-    let paid = case.ledger.orders.iter().filter(|order| order.paid_by.as_deref() == Some(&payment.id));
-    let paid: Vec<_> = paid.collect();
-    match (&paid[..], payment.status.as_str()) {
+    match (paid, payment.status.as_str()) {
         ([order], "approved") if order.id == payment.order && order.status == "paid" => {}
         ([order], "refund_pending") if order.id == payment.order && order.status == "refund_pending" => {}
         ([order], "refunded") if order.id == payment.order && order.status == "refunded" => {}
@@ -155,7 +166,7 @@ fn declined(case: &Case<'_>) -> Vec<Violation> {
 }
 
 fn is_on_its_way(case: &Case<'_>, payment: &str) -> bool {
-    case.ledger.refunds.iter().any(|row| row.payment == payment && !row.is_acknowledged)
+    case.refunds.get(payment).is_some_and(|row| !row.is_acknowledged)
 }
 
 #[cfg(test)]
@@ -196,6 +207,8 @@ mod tests {
 
     #[test]
     fn money_that_pays_no_order_or_another_amount_is_reported() {
+        let nothing = broken(|it| it.order_row("k7").paid_by = Some("nothing".into()));
+        assert!(nothing.contains("1 orders are paid by a payment that there is not"), "{nothing}");
         let unpaid = broken(|it| it.order_row("k1").status = "cancelled".into());
         assert!(unpaid.contains("the orders that are paid by it") && unpaid.contains("is not"), "{unpaid}");
         assert!(broken(|it| it.charge("k2").amount += 1).contains("the acquirer has 2001 EUR"));

@@ -1,5 +1,7 @@
 //! Every success that was ever seen is still true: the order, payment, cancellation or check-in is there, with what was said of it.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use crate::{
@@ -16,7 +18,7 @@ use crate::{
 pub(super) const NAME: &str = "promises";
 
 pub(super) fn check(case: &Case<'_>) -> Vec<Violation> {
-    let mut found = Vec::new();
+    let mut found = missing(case);
     for call in &case.history.calls {
         let Some((ms, answer)) = call.answered() else { continue };
         if let Err(what) = hold_against(case, call, answer) {
@@ -27,6 +29,46 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Violation> {
         }
     }
     found
+}
+
+/// What a tenant was told of is there from then on, whenever the tenant asks.
+fn missing(case: &Case<'_>) -> Vec<Violation> {
+    let mut told = HashMap::<(&str, String), u64>::new();
+    for call in &case.history.calls {
+        let Some((ms, answer)) = call.answered() else { continue };
+        let ids = match (Route::of(call), answer.status) {
+            (Route::Place, 201) => named(&answer.json()),
+            (Route::Pay, 201 | 202) => named(&answer.json()),
+            _ => continue,
+        };
+        for id in ids {
+            let first = told.entry((&call.tenant, id)).or_insert(ms);
+            *first = ms.min(*first);
+        }
+    }
+    let mut found = Vec::new();
+    for call in case.history.calls.iter().filter(|call| call.answer().is_some_and(|answer| answer.status == 404)) {
+        let asked: Value = serde_json::from_str(&call.body).unwrap_or_default();
+        let id = match Route::of(call) {
+            Route::Confirm(id) | Route::Cancel(id) | Route::Link(id) | Route::CheckIn(id) => id,
+            Route::Order(id) | Route::Payment(id) => id,
+            Route::Pay => text(&asked, "orderId"),
+            Route::Place | Route::TicketType(_) | Route::Other => continue,
+        };
+        if let Some(since) = told.get(&(call.tenant.as_str(), id.to_owned())).filter(|since| **since < call.sent_ms) {
+            let what = format!("call {} did not find what had been there since {since} ms", call.id);
+            let mut violation = Violation::new(NAME, what).about(id).at(call.done_ms.unwrap_or(call.sent_ms));
+            violation.key = key_of(call);
+            found.push(violation);
+        }
+    }
+    found
+}
+
+/// The ids in an answer about an order or a payment.
+fn named(said: &Value) -> Vec<String> {
+    let tickets = list(&said["tickets"]).iter().map(|ticket| text(ticket, "id"));
+    tickets.chain([text(said, "id")]).map(str::to_owned).collect()
 }
 
 fn hold_against(case: &Case<'_>, call: &Call, answer: &Answer) -> Result<(), String> {
@@ -145,8 +187,7 @@ fn payment(case: &Case<'_>, call: &Call, said: &Value) -> Result<(), String> {
 
 fn checked_in(case: &Case<'_>, call: &Call, said: &Value, id: &str) -> Result<(), String> {
     same("ticketId", &said["ticketId"], id)?;
-    let tickets = || case.ledger.orders.iter().flat_map(|row| row.tickets.iter().map(move |ticket| (row, ticket)));
-    let (order, (_, used_at)) = tickets().find(|(_, (ticket, _))| ticket == id).ok_or("there is no such ticket")?;
+    let (order, used_at) = case.tickets.get(id).copied().ok_or("there is no such ticket")?;
     same("tenant", &Value::from(order.tenant.as_str()), call.tenant.as_str())?;
     let used_at = used_at.ok_or("the ticket was never used")?;
     let moment = humantime::parse_rfc3339(text(said, "usedAt")).map_err(|error| error.to_string())?;
@@ -182,7 +223,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checker::fixture::{Fixture, json};
+    use crate::checker::fixture::{Fixture, json, problem};
 
     fn broken(change: impl FnOnce(&mut Fixture)) -> String {
         let mut fixture = Fixture::good();
@@ -216,6 +257,27 @@ mod tests {
             }
         });
         assert!(found.contains("was asked for"), "{found}");
+    }
+
+    #[test]
+    fn what_was_there_and_is_not_found_is_reported() {
+        let not_found = |it: &mut Fixture, tenant: &str, path: String| {
+            it.sent(tenant, "GET", &path, problem(404, "not_found", ""));
+        };
+        for (tenant, is_reported) in [("a", true), ("b", false)] {
+            let found = broken(|it| {
+                let path = format!("/v1/orders/{}", it.order_row("k1").id);
+                not_found(it, tenant, path);
+            });
+            assert_eq!(found.contains("did not find what had been there since"), is_reported, "{found}");
+        }
+        let payment = broken(|it| {
+            let path = format!("/v1/payments/{}", it.payment_id("k2"));
+            not_found(it, "a", path);
+        });
+        assert!(payment.contains("did not find"), "{payment}");
+        let unknown = broken(|it| not_found(it, "a", "/v1/orders/0b7c2f0e-3f5d-4a39-9d5a-5a9f6d2c1e11".into()));
+        assert_eq!(unknown, "");
     }
 
     #[test]
