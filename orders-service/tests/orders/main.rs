@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
 mod buying;
+mod deadlines;
 mod entrance;
 mod fences;
 mod late_money;
