@@ -91,7 +91,7 @@ impl Bench {
     }
 
     pub async fn swap(&self, key: &KeyId, seen: Version, put: Put) -> Swap {
-        let write = SwapRequest { key: key.clone(), seen, put, audit: None };
+        let write = SwapRequest { key: key.clone(), seen, put, audit: None, until: None };
         let mut answers = self.store.swap(vec![write]).await.unwrap();
         assert_eq!(answers.len(), 1);
         answers.remove(0)
