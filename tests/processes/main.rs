@@ -5,5 +5,6 @@ mod killed;
 mod leaving;
 mod paused;
 mod readme;
+mod rolling;
 mod starting;
 mod store_down;
