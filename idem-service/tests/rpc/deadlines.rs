@@ -99,7 +99,7 @@ impl Calls {
 }
 
 async fn connect(server: &Server) -> Client {
-    let Some(StoreUrl::Postgres(config)) = server.scratch.as_ref().map(|scratch| scratch.url().clone()) else {
+    let Some(StoreUrl::Postgres(config)) = server.scratch.as_ref().map(|scratch| scratch.direct()) else {
         panic!("a server is needed")
     };
     let (client, connection) = config.connect(NoTls).await.unwrap();

@@ -121,7 +121,7 @@ impl Calls {
 
 /// A connection of the test's own, past the service.
 async fn connect(world: &World) -> Client {
-    let StoreUrl::Postgres(config) = world.store_url().clone() else { panic!("a server is needed") };
+    let StoreUrl::Postgres(config) = world.store_directly() else { panic!("a server is needed") };
     let (client, connection) = config.connect(NoTls).await.unwrap();
     drop(chassis::tasks::Tasks::new().spawn("client", connection));
     client

@@ -93,9 +93,9 @@ impl World {
         Arc::clone(&self._store)
     }
 
-    /// Where the store is.
-    pub fn store_url(&self) -> &StoreUrl {
-        self._store.url()
+    /// Where the store is, past any pooler.
+    pub fn store_directly(&self) -> StoreUrl {
+        self._store.direct()
     }
 
     pub fn advance(&self, by: Duration) {
