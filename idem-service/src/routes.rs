@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use chassis::admin::{self as chassis_admin, Readiness};
-use chassis::serve::grpc_router;
+use chassis::serve::{MESSAGE_MAX, grpc_router, reword_undecodable};
 use chassis::service_auth::ServiceAuth;
 use idem_proto::DESCRIPTORS;
 use idem_proto::idem::v1::admin_service_server::AdminServiceServer;
@@ -19,14 +19,16 @@ use crate::admin_rpc::AdminRpc;
 use crate::console::{self, Access, Api};
 use crate::engine::Engine;
 use crate::rpc::Rpc;
-use crate::status::{ERROR_DOMAIN, reword_undecodable};
+use crate::status::ERROR_DOMAIN;
 
 /// The gRPC port: both services, health and reflection, behind authentication and deadlines.
 pub(crate) fn grpc(engine: &Arc<Engine>, auth: &ServiceAuth, reporter: &HealthReporter) -> Router {
-    let routes = Routes::new(IdempotencyServiceServer::new(Rpc::new(engine.clone())))
-        .add_service(AdminServiceServer::new(AdminRpc::new(engine.clone())));
+    let idempotency = IdempotencyServiceServer::new(Rpc::new(engine.clone())).max_decoding_message_size(MESSAGE_MAX);
+    let admin = AdminServiceServer::new(AdminRpc::new(engine.clone())).max_decoding_message_size(MESSAGE_MAX);
+    let routes = Routes::new(idempotency).add_service(admin);
     // Around our own messages only: health and reflection keep their words.
-    let routes = Routes::from(routes.into_axum_router().layer(MapResponseLayer::new(reword_undecodable)));
+    let reword = MapResponseLayer::new(|response| reword_undecodable(ERROR_DOMAIN, response));
+    let routes = Routes::from(routes.into_axum_router().layer(reword));
     let routes = routes.add_service(HealthServer::new(HealthService::from_health_reporter(reporter.clone())));
     grpc_router(reflect(routes), auth, ERROR_DOMAIN)
 }

@@ -19,6 +19,7 @@ use database::{Clock, Database, Migrated, OpenError, Options, StoreUrl};
 use idem_proto::{DESCRIPTORS, orders::v1::orders_service_server::OrdersServiceServer};
 use tokio::{net::TcpListener, time::Instant};
 use tonic::service::Routes;
+use tower::util::MapResponseLayer;
 
 use crate::{
     acquirer::{
@@ -170,14 +171,18 @@ impl OrdersService {
         let (work, pages) = (Tasks::new(), Tasks::new());
         let (health_reporter, health) = tonic_health::server::health_reporter();
         health_reporter.set_serving::<OrdersServiceServer<Rpc>>().await;
-        let mut routes = Routes::builder();
-        routes.add_service(OrdersServiceServer::new(Rpc::new(self.shop.clone(), work.clone()))).add_service(health);
+        let orders = OrdersServiceServer::new(Rpc::new(self.shop.clone(), work.clone()));
+        let orders = Routes::new(orders.max_decoding_message_size(serve::MESSAGE_MAX));
+        // Around our own messages only: health and reflection keep their words.
+        let reword = MapResponseLayer::new(|response| serve::reword_undecodable(status::DOMAIN, response));
+        let routes = Routes::from(orders.into_axum_router().layer(reword)).add_service(health);
         let described =
             || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
         // Both versions, since half of the tools in use only know the older one.
-        routes.add_service(described().build_v1().expect("the descriptors are compiled in"));
-        routes.add_service(described().build_v1alpha().expect("the descriptors are compiled in"));
-        let router = serve::grpc_router(routes.routes(), &self.auth, status::DOMAIN);
+        let routes = routes
+            .add_service(described().build_v1().expect("the descriptors are compiled in"))
+            .add_service(described().build_v1alpha().expect("the descriptors are compiled in"));
+        let router = serve::grpc_router(routes, &self.auth, status::DOMAIN);
 
         // The admin pages outlive the drain, so that it can be watched.
         let (over, pages_shutdown) = Shutdown::new();

@@ -6,6 +6,7 @@ mod drain;
 mod errors;
 mod headers;
 mod late_money;
+mod messages;
 mod pages;
 mod payments;
 mod reconciler;

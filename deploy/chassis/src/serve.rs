@@ -8,6 +8,9 @@ mod arriving;
 mod connection;
 mod in_flight;
 mod io;
+mod message;
+
+pub use message::{MESSAGE_MAX, reword_undecodable};
 
 use crate::{
     deadline::DeadlineLayer, service_auth::ServiceAuth, shutdown::Shutdown, tasks::Tasks, trace::GrpcServerLayer,

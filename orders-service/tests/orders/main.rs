@@ -7,6 +7,7 @@ mod entrance;
 mod fences;
 mod late_money;
 mod lifecycle;
+mod messages;
 mod money;
 mod outage;
 mod payments;
