@@ -182,10 +182,10 @@ async fn a_server_that_is_gone_is_unavailable_in_time_and_welcome_back_on_postgr
 }
 
 /// Numbers that look like chance and are the same every time.
-struct Chance(u64);
+pub struct Chance(pub u64);
 
 impl Chance {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }
