@@ -10,6 +10,7 @@ mod messages;
 mod pages;
 mod payments;
 mod reconciler;
+mod releases;
 mod remembered;
 mod routes;
 mod stock;

@@ -31,6 +31,11 @@ impl PrivateDatabase {
         connect(&self.direct).await.query_one(query, &[]).await.expect("one row").get(0)
     }
 
+    /// Runs any SQL, perhaps several statements.
+    pub async fn run(&self, sql: &str) {
+        connect(&self.direct).await.batch_execute(sql).await.unwrap_or_else(|error| panic!("{error:?}"));
+    }
+
     /// A column of texts from a query.
     pub async fn texts(&self, query: &str) -> Vec<String> {
         let rows = connect(&self.direct).await.query(query, &[]).await.expect("rows");
