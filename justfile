@@ -18,6 +18,10 @@ test:
 test-postgres:
     eval "$(tests/postgres start)" && cargo nextest run --workspace -E 'test(postgres)'
 
+# The tests that need Postgres, behind pgbouncer in transaction mode
+test-pgbouncer:
+    tests/behind-pgbouncer
+
 # The whole system in one process
 run *args:
     cargo run -- {{args}}

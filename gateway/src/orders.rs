@@ -89,6 +89,7 @@ impl Orders {
             .initial_connection_window_size(4 * WINDOW)
             .connect_lazy();
         let client = OrdersServiceClient::new(GrpcClientLayer.layer(Gated::new(channel)));
+        let client = client.max_decoding_message_size(chassis::serve::MESSAGE_MAX);
         Ok(Self { client, authorization: token.map(authorization).transpose()?, timeout })
     }
 

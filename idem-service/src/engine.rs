@@ -247,7 +247,7 @@ impl Engine {
         limit: Instant,
     ) -> Result<Swap, EngineError> {
         let asked = self.replays.moment();
-        let write = SwapRequest { key: key.clone(), seen, put, audit };
+        let write = SwapRequest { key: key.clone(), seen, put, audit, until: Some(limit) };
         let swap = only(within(limit, self.store.swap(vec![write])).await?)?;
         match &swap {
             Swap::Won(snapshot) => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use chassis::admin::{self as chassis_admin, Readiness};
-use chassis::serve::grpc_router;
+use chassis::serve::{MESSAGE_MAX, grpc_router};
 use chassis::service_auth::ServiceAuth;
 use idem_proto::DESCRIPTORS;
 use idem_proto::idem::v1::admin_service_server::AdminServiceServer;
@@ -22,8 +22,9 @@ use crate::status::ERROR_DOMAIN;
 
 /// The gRPC port: both services, health and reflection, behind authentication and deadlines.
 pub(crate) fn grpc(engine: &Arc<Engine>, auth: &ServiceAuth, reporter: &HealthReporter) -> Router {
-    let routes = Routes::new(IdempotencyServiceServer::new(Rpc::new(engine.clone())))
-        .add_service(AdminServiceServer::new(AdminRpc::new(engine.clone())));
+    let idempotency = IdempotencyServiceServer::new(Rpc::new(engine.clone())).max_decoding_message_size(MESSAGE_MAX);
+    let admin = AdminServiceServer::new(AdminRpc::new(engine.clone())).max_decoding_message_size(MESSAGE_MAX);
+    let routes = Routes::new(idempotency).add_service(admin);
     let routes = routes.add_service(HealthServer::new(HealthService::from_health_reporter(reporter.clone())));
     grpc_router(reflect(routes), auth, ERROR_DOMAIN)
 }

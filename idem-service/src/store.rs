@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use database::DatabaseError;
 use idem_core::{IdempotencyKey, OperationId, Put, Record, Scope, StateName};
+use tokio::time::Instant;
 
 pub use self::open::{SCHEMA, migrate, open};
 
@@ -84,6 +85,8 @@ pub struct SwapRequest {
     pub put: Put,
     /// Written to the audit table in the same transaction, if the swap wins.
     pub audit: Option<Audit>,
+    /// When its caller gives up. A store that has to wait for the row longer than that writes nothing: nobody would ever hear of it.
+    pub until: Option<Instant>,
 }
 
 /// Why an operator settled a key by hand.

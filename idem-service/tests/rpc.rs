@@ -5,6 +5,8 @@
 mod access;
 #[path = "served/calls.rs"]
 mod calls;
+#[path = "rpc/deadlines.rs"]
+mod deadlines;
 #[path = "rpc/input.rs"]
 mod input;
 #[path = "rpc/life.rs"]
@@ -15,6 +17,8 @@ mod lifecycle;
 mod outage;
 #[path = "served/proxy.rs"]
 mod proxy;
+#[path = "served/raw.rs"]
+mod raw;
 #[path = "served/server.rs"]
 mod server;
 #[path = "rpc/states.rs"]

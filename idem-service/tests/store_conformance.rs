@@ -9,6 +9,7 @@ mod conformance {
     pub mod batches;
     pub mod bench;
     pub mod deadlines;
+    pub mod dropped;
     pub mod listing;
     pub mod lives;
     pub mod postgres;

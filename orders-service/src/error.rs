@@ -23,7 +23,7 @@ pub enum OrdersError {
     #[error("the acquirer cannot be asked now: {0}")]
     AcquirerUnreachable(String),
     /// The deadline is over, or too near to start.
-    #[error("the deadline was over before work started")]
+    #[error("the deadline was over before the work was done")]
     Deadline,
     /// The caller may not act for the tenant of this operation.
     #[error("the caller's grant does not cover this tenant")]

@@ -170,14 +170,15 @@ impl OrdersService {
         let (work, pages) = (Tasks::new(), Tasks::new());
         let (health_reporter, health) = tonic_health::server::health_reporter();
         health_reporter.set_serving::<OrdersServiceServer<Rpc>>().await;
-        let mut routes = Routes::builder();
-        routes.add_service(OrdersServiceServer::new(Rpc::new(self.shop.clone(), work.clone()))).add_service(health);
+        let orders = OrdersServiceServer::new(Rpc::new(self.shop.clone(), work.clone()));
+        let routes = Routes::new(orders.max_decoding_message_size(serve::MESSAGE_MAX)).add_service(health);
         let described =
             || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
         // Both versions, since half of the tools in use only know the older one.
-        routes.add_service(described().build_v1().expect("the descriptors are compiled in"));
-        routes.add_service(described().build_v1alpha().expect("the descriptors are compiled in"));
-        let router = serve::grpc_router(routes.routes(), &self.auth, status::DOMAIN);
+        let routes = routes
+            .add_service(described().build_v1().expect("the descriptors are compiled in"))
+            .add_service(described().build_v1alpha().expect("the descriptors are compiled in"));
+        let router = serve::grpc_router(routes, &self.auth, status::DOMAIN);
 
         // The admin pages outlive the drain, so that it can be watched.
         let (over, pages_shutdown) = Shutdown::new();

@@ -14,7 +14,7 @@ use crate::{
     outcome::{Answer, Kind, Label, Outcome, RefusalReason},
     payment::{PaymentStatus, Verdict},
     settle::{self, Standing},
-    shop::{Shop, alert},
+    shop::{Shop, alert, within},
     store::{
         operations, orders,
         payments::{self, LastWord, PaymentRow},
@@ -56,7 +56,8 @@ impl Shop {
         // Nothing is recorded that there is no time to send.
         self.patience(deadline)?;
         let grant = ask.grant;
-        match self.begin(ask).await? {
+        // From the charge on nothing is cut short: what is sent is settled, or left to the watch.
+        match within(deadline, self.begin(ask)).await? {
             Begun::Answered(answer) => Ok(answer),
             Begun::Running => self.wait_for_answer(grant, deadline).await,
             Begun::Send(payment) => {

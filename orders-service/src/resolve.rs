@@ -9,7 +9,7 @@ use crate::{
     outcome::{Kind, Label, Outcome},
     payment::PaymentStatus,
     settle::{self, Standing},
-    shop::{Shop, alert},
+    shop::{Shop, alert, within},
     store::{
         operations::{self, Kept},
         orders,
@@ -75,7 +75,7 @@ impl Shop {
         deadline: Option<Deadline>,
     ) -> Result<Found, OrdersError> {
         self.patience(deadline)?;
-        let payment = match self.fence(grant).await? {
+        let payment = match within(deadline, self.fence(grant)).await? {
             Rows::Answered(kept) => return found(kept),
             Rows::Nothing => return Ok(Found::Unknown),
             Rows::Ask(payment) => payment,
@@ -101,7 +101,7 @@ impl Shop {
     /// Gives up a payment that is unknown everywhere: the order is free for others, and the payment stays watched.
     pub async fn close(&self, grant: Grant, deadline: Option<Deadline>) -> Result<Closing, OrdersError> {
         self.patience(deadline)?;
-        let payment = match self.fence(grant).await? {
+        let payment = match within(deadline, self.fence(grant)).await? {
             Rows::Answered(kept) if kept.label == Label::Final => return closing(kept),
             Rows::Answered(_) | Rows::Nothing => return Ok(Closing::Closed),
             Rows::Ask(payment) if payment.status == PaymentStatus::Closed => return Ok(Closing::Closed),
@@ -112,7 +112,7 @@ impl Shop {
             Learnt::Final(kept) => closing(kept),
             Learnt::Pending => Ok(Closing::Pending),
             Learnt::Unreachable(cause) => Err(OrdersError::AcquirerUnreachable(cause)),
-            Learnt::NotFound => self.give_up(grant, payment).await,
+            Learnt::NotFound => within(deadline, self.give_up(grant, payment)).await,
         }
     }
 

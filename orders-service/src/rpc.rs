@@ -14,7 +14,7 @@ use crate::{
     outcome::Kind,
     request::{self, Violation},
     resolve::{Closing, Found},
-    shop::Shop,
+    shop::{Shop, within},
     signature::Rejection,
     status,
     webhook::Delivery,
@@ -44,6 +44,17 @@ impl Rpc {
         done.map_err(|error| status::from_error(&error))
     }
 
+    /// Runs work that is one transaction. Past the caller's deadline it is rolled back, unless its commit is on the way already:
+    /// nobody waits for it, and a row that somebody holds for long must not let it through minutes later.
+    async fn transacted<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        deadline: Option<Deadline>,
+        work: impl Future<Output = Result<T, OrdersError>> + Send + 'static,
+    ) -> Result<T, Status> {
+        self.detached(name, within(deadline, work)).await
+    }
+
     /// Refuses a caller whose grant does not cover the tenant of the operation, once that is known.
     async fn may_resolve(&self, caller: &Caller, grant: Grant) -> Result<(), Status> {
         if caller.is_anonymous() {
@@ -63,9 +74,11 @@ impl OrdersService for Rpc {
         request: Request<proto::PutTicketTypeRequest>,
     ) -> Result<Response<proto::PutTicketTypeResponse>, Status> {
         use proto::put_ticket_type_response::Outcome;
+        let deadline = Deadline::of(&request);
         let offer = checked(request::put_ticket_type(request.into_inner()))?;
         let shop = self.shop.clone();
-        let put = self.detached("put ticket type", async move { shop.put_ticket_type(offer).await }).await?;
+        let put =
+            self.transacted("put ticket type", deadline, async move { shop.put_ticket_type(offer).await }).await?;
         let outcome = match put {
             Put::Created(created) => Outcome::Created(wire::ticket_type(&created)),
             Put::Updated(updated) => Outcome::Updated(wire::ticket_type(&updated)),
@@ -90,11 +103,11 @@ impl OrdersService for Rpc {
         &self,
         request: Request<proto::PlaceOrderRequest>,
     ) -> Result<Response<proto::PlaceOrderResponse>, Status> {
-        let (caller, _, request) = opened(request);
+        let (caller, deadline, request) = opened(request);
         let ask = checked(request::place_order(request))?;
         may_call(&caller, &ask.call)?;
         let shop = self.shop.clone();
-        let answer = self.detached("place order", async move { shop.place_order(ask).await }).await?;
+        let answer = self.transacted("place order", deadline, async move { shop.place_order(ask).await }).await?;
         Ok(Response::new(proto::PlaceOrderResponse { answer: Some(wire::answer(Kind::PlaceOrder, &answer)) }))
     }
 
@@ -137,11 +150,11 @@ impl OrdersService for Rpc {
         &self,
         request: Request<proto::ConfirmOrderRequest>,
     ) -> Result<Response<proto::ConfirmOrderResponse>, Status> {
-        let (caller, _, request) = opened(request);
+        let (caller, deadline, request) = opened(request);
         let ask = checked(request::confirm_order(request))?;
         may_call(&caller, &ask.call)?;
         let shop = self.shop.clone();
-        let answer = self.detached("confirm order", async move { shop.confirm_order(ask).await }).await?;
+        let answer = self.transacted("confirm order", deadline, async move { shop.confirm_order(ask).await }).await?;
         Ok(Response::new(proto::ConfirmOrderResponse { answer: Some(wire::answer(Kind::ConfirmOrder, &answer)) }))
     }
 
@@ -149,11 +162,11 @@ impl OrdersService for Rpc {
         &self,
         request: Request<proto::CancelOrderRequest>,
     ) -> Result<Response<proto::CancelOrderResponse>, Status> {
-        let (caller, _, request) = opened(request);
+        let (caller, deadline, request) = opened(request);
         let ask = checked(request::cancel_order(request))?;
         may_call(&caller, &ask.call)?;
         let shop = self.shop.clone();
-        let answer = self.detached("cancel order", async move { shop.cancel_order(ask).await }).await?;
+        let answer = self.transacted("cancel order", deadline, async move { shop.cancel_order(ask).await }).await?;
         Ok(Response::new(proto::CancelOrderResponse { answer: Some(wire::answer(Kind::CancelOrder, &answer)) }))
     }
 
@@ -161,11 +174,11 @@ impl OrdersService for Rpc {
         &self,
         request: Request<proto::CheckInTicketRequest>,
     ) -> Result<Response<proto::CheckInTicketResponse>, Status> {
-        let (caller, _, request) = opened(request);
+        let (caller, deadline, request) = opened(request);
         let ask = checked(request::check_in(request))?;
         may_call(&caller, &ask.call)?;
         let shop = self.shop.clone();
-        let answer = self.detached("check in ticket", async move { shop.check_in(ask).await }).await?;
+        let answer = self.transacted("check in ticket", deadline, async move { shop.check_in(ask).await }).await?;
         Ok(Response::new(proto::CheckInTicketResponse { answer: Some(wire::answer(Kind::CheckInTicket, &answer)) }))
     }
 
@@ -191,9 +204,11 @@ impl OrdersService for Rpc {
         request: Request<proto::HandleWebhookRequest>,
     ) -> Result<Response<proto::HandleWebhookResponse>, Status> {
         use proto::handle_webhook_response::Outcome;
+        let deadline = Deadline::of(&request);
         let proto::HandleWebhookRequest { body, signature } = request.into_inner();
         let shop = self.shop.clone();
-        let delivery = self.detached("handle webhook", async move { shop.receive(body, &signature).await }).await?;
+        let received = async move { shop.receive(body, &signature).await };
+        let delivery = self.transacted("handle webhook", deadline, received).await?;
         let outcome = match delivery {
             Delivery::Accepted { is_duplicate } => {
                 Outcome::Accepted(proto::WebhookAccepted { duplicate: is_duplicate })

@@ -1,6 +1,6 @@
 //! The shop: what every use case shares.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use chassis::deadline::Deadline;
 use database::{BoxFuture, Database, DatabaseError, Tx};
@@ -66,6 +66,18 @@ impl Shop {
         };
         let left = left.saturating_sub(WRITING.min(left / 5));
         if left.is_zero() { Err(OrdersError::Deadline) } else { Ok(left.min(self.settings.acquirer_timeout)) }
+    }
+}
+
+/// Does the work of a caller by its deadline, or drops it: a transaction is then rolled back unless its commit is on the way.
+pub(crate) async fn within<T>(
+    deadline: Option<Deadline>,
+    work: impl Future<Output = Result<T, OrdersError>>,
+) -> Result<T, OrdersError> {
+    match deadline {
+        None => work.await,
+        Some(deadline) if deadline.is_over() => Err(OrdersError::Deadline),
+        Some(deadline) => tokio::time::timeout_at(deadline.instant(), work).await.unwrap_or(Err(OrdersError::Deadline)),
     }
 }
 

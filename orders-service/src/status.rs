@@ -40,7 +40,7 @@ pub fn from_error(error: &OrdersError) -> Status {
             refused(Code::NotFound, ErrorReason::NotFound, format!("there is no such {what}"))
         }
         OrdersError::Deadline => {
-            refused(Code::DeadlineExceeded, ErrorReason::Deadline, "the deadline was over before work started")
+            refused(Code::DeadlineExceeded, ErrorReason::Deadline, "the deadline was over before the work was done")
         }
         OrdersError::ScopeNotGranted => refused(
             Code::PermissionDenied,

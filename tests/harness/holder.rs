@@ -58,6 +58,14 @@ impl Holder {
         }
     }
 
+    /// The same holder, calling the services of another world on the same stores.
+    pub async fn of(self, world: &World) -> Self {
+        let addresses = world.addresses();
+        let idem = IdempotencyServiceClient::connect(format!("http://{}", addresses.idem)).await.unwrap();
+        let orders = OrdersServiceClient::connect(format!("http://{}", addresses.orders)).await.unwrap();
+        Self { idem, orders, ..self }
+    }
+
     fn operation(&self) -> Option<Operation> {
         Some(Operation {
             tenant: "demo-a".into(),

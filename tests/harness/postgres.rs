@@ -5,8 +5,10 @@ use tokio_postgres::NoTls;
 /// A database of one test's own.
 #[derive(Clone, Debug)]
 pub struct PrivateDatabase {
-    /// To connect.
+    /// For programs to connect, perhaps through a pooler.
     pub url: String,
+    /// Past it, for the test's own eyes and hands.
+    direct: String,
 }
 
 impl PrivateDatabase {
@@ -14,27 +16,36 @@ impl PrivateDatabase {
     pub async fn create() -> Self {
         let server = std::env::var("IDEM_TEST_POSTGRES")
             .expect("this test needs Postgres: run it by `tests/run`, or after `eval \"$(tests/postgres start)\"`");
+        let direct = std::env::var("IDEM_TEST_POSTGRES_DIRECT").unwrap_or_else(|_| server.clone());
         let name = format!("e2e_{}", uuid::Uuid::new_v4().simple());
-        connect(&server).await.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
-        let (base, _) = server.rsplit_once('/').expect("a URL with a database");
-        Self { url: format!("{base}/{name}") }
+        connect(&direct).await.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
+        let at = |server: &str| {
+            let (base, _) = server.rsplit_once('/').expect("a URL with a database");
+            format!("{base}/{name}")
+        };
+        Self { url: at(&server), direct: at(&direct) }
     }
 
     /// One number from a query.
     pub async fn number(&self, query: &str) -> i64 {
-        connect(&self.url).await.query_one(query, &[]).await.expect("one row").get(0)
+        connect(&self.direct).await.query_one(query, &[]).await.expect("one row").get(0)
+    }
+
+    /// Runs any SQL, perhaps several statements.
+    pub async fn run(&self, sql: &str) {
+        connect(&self.direct).await.batch_execute(sql).await.unwrap_or_else(|error| panic!("{error:?}"));
     }
 
     /// A column of texts from a query.
     pub async fn texts(&self, query: &str) -> Vec<String> {
-        let rows = connect(&self.url).await.query(query, &[]).await.expect("rows");
+        let rows = connect(&self.direct).await.query(query, &[]).await.expect("rows");
         rows.iter().map(|row| row.get(0)).collect()
     }
 
     /// Makes the store look like one of an older release, whose migrations had lower numbers.
     pub async fn look_older(&self) {
         let older = "UPDATE schema_migrations SET number = number - 1";
-        connect(&self.url).await.execute(older, &[]).await.expect("recorded migrations");
+        connect(&self.direct).await.execute(older, &[]).await.expect("recorded migrations");
     }
 }
 

@@ -66,6 +66,26 @@ impl Process {
         self.child.try_wait().expect("a child of ours")
     }
 
+    /// Waits until it has ended by itself, and says how.
+    pub async fn until_ended(&mut self) -> ExitStatus {
+        eventually("a process has ended", || {
+            let ended = self.ended();
+            async move { ended }
+        })
+        .await
+    }
+
+    /// How long it has used processors.
+    pub fn processor_time(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
+        // After the name in parentheses: user and system time are the 12th and 13th fields, in hundredths of a second.
+        let ticks = |at: usize| {
+            let fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace());
+            fields.and_then(|mut fields| fields.nth(at)?.parse::<u64>().ok()).unwrap_or_default()
+        };
+        Duration::from_millis((ticks(11) + ticks(12)) * 10)
+    }
+
     fn into_child(mut self) -> Child {
         // The placeholder has ended already, so dropping `self` kills nothing.
         let mut ended = Command::new("true").spawn().expect("true starts");

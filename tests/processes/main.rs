@@ -3,7 +3,10 @@
 
 mod killed;
 mod leaving;
+mod order_of_start;
 mod paused;
 mod readme;
+mod rolling;
+mod stalled;
 mod starting;
 mod store_down;

@@ -9,6 +9,9 @@ mod connection;
 mod foreign;
 mod in_flight;
 mod io;
+mod message;
+
+pub use message::MESSAGE_MAX;
 
 use crate::{
     deadline::DeadlineLayer, service_auth::ServiceAuth, shutdown::Shutdown, tasks::Tasks, trace::GrpcServerLayer,
@@ -63,7 +66,7 @@ pub async fn grpc(listener: TcpListener, router: Router, shutdown: Shutdown, dra
 pub fn grpc_router(routes: Routes, auth: &ServiceAuth, error_domain: &'static str) -> Router {
     routes
         .into_axum_router()
-        .layer(MapResponseLayer::new(move |response| foreign::reword_undecodable(response, error_domain)))
+        .layer(MapResponseLayer::new(move |response| message::reword_undecodable(error_domain, response)))
         .layer(DeadlineLayer::new(error_domain))
         .layer(auth.layer(error_domain))
         .layer(GrpcServerLayer)

@@ -9,8 +9,8 @@ mod layer;
 
 pub use file::ServiceAuthError;
 pub use grant::Caller;
-pub(crate) use layer::refuse;
 pub use layer::{ResponseFuture, ServiceAuthLayer, ServiceAuthService};
+pub(crate) use layer::{refuse, refuse_with};
 
 use crate::clock;
 use grant::Grant;

@@ -11,8 +11,11 @@ use uuid::Uuid;
 
 use crate::StoreUrl;
 
-/// The variable with the `postgres://` address of a superuser on a private server.
+/// The variable with the `postgres://` address of a superuser on a private server, perhaps through a pooler.
 const SERVER: &str = "IDEM_TEST_POSTGRES";
+
+/// The address of the same server without a pooler, when the other one leads through one.
+const DIRECT: &str = "IDEM_TEST_POSTGRES_DIRECT";
 
 /// An empty store of a test's own; dropping it deletes it.
 #[derive(Debug)]
@@ -32,7 +35,21 @@ enum Keeper {
 /// # Panics
 /// When the variable is unset or the server cannot be reached: a test that needs Postgres never skips.
 pub async fn postgres_url(name: &str) -> Scratch {
-    let admin = postgres_server();
+    scratch(name, postgres_server(SERVER)).await
+}
+
+/// Like [`postgres_url`], and never through a pooler: for tests of what a session of its own keeps (settings, prepared statements,
+/// defaults of its database), which behind a pooler in transaction mode belongs to nobody.
+///
+/// # Panics
+/// As [`postgres_url`] does.
+pub async fn direct_postgres_url(name: &str) -> Scratch {
+    scratch(name, direct_server()).await
+}
+
+async fn scratch(name: &str, server: Box<Config>) -> Scratch {
+    // A pooler is no place to make databases.
+    let admin = direct_server();
     let plain: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect();
     // Names end at 63 bytes, the random part is 32 of them.
@@ -40,7 +57,7 @@ pub async fn postgres_url(name: &str) -> Scratch {
     run(&admin, &format!("CREATE DATABASE \"{name}\" TEMPLATE template0"))
         .await
         .expect("the test server makes databases");
-    let mut config = admin.clone();
+    let mut config = server;
     config.dbname(&name);
     Scratch { url: StoreUrl::Postgres(config), keeper: Keeper::Server { admin, name } }
 }
@@ -59,6 +76,18 @@ impl Scratch {
     /// Where the store is.
     pub fn url(&self) -> &StoreUrl {
         &self.url
+    }
+
+    /// The same store past any pooler, for the test's own eyes and hands.
+    pub fn direct(&self) -> StoreUrl {
+        match &self.keeper {
+            Keeper::Directory { .. } => self.url.clone(),
+            Keeper::Server { admin, name } => {
+                let mut config = admin.clone();
+                config.dbname(name);
+                StoreUrl::Postgres(config)
+            }
+        }
     }
 }
 
@@ -84,14 +113,18 @@ impl Drop for Scratch {
     }
 }
 
-fn postgres_server() -> Box<Config> {
-    let Ok(text) = env::var(SERVER) else {
-        panic!("{SERVER} is not set: this test needs a private Postgres, see tests/postgres");
+fn postgres_server(variable: &str) -> Box<Config> {
+    let Ok(text) = env::var(variable) else {
+        panic!("{variable} is not set: this test needs a private Postgres, see tests/postgres");
     };
     match text.parse() {
         Ok(StoreUrl::Postgres(config)) => config,
-        _ => panic!("{SERVER} is not a postgres:// address"),
+        _ => panic!("{variable} is not a postgres:// address"),
     }
+}
+
+fn direct_server() -> Box<Config> {
+    postgres_server(if env::var_os(DIRECT).is_some() { DIRECT } else { SERVER })
 }
 
 /// Runs one statement on a connection of its own.

@@ -4,13 +4,15 @@ use std::time::SystemTime;
 
 use idem_core::{FencingToken, IdempotencyKey, LeaseDuration, OperationId, Scope, StateName, TraceContext};
 use idem_proto::idem::v1 as proto;
-use idem_proto::idem::v1::{
-    admin_service_client::AdminServiceClient, idempotency_service_client::IdempotencyServiceClient,
-};
 use tokio::time::Instant;
 use tonic::Code;
 
-use crate::{ClientError, IdemClient, KeyId, repeat::Tries, wire};
+use crate::{
+    ClientError, IdemClient, KeyId,
+    connect::{admin, keys},
+    repeat::Tries,
+    wire,
+};
 
 /// A record without its body.
 #[derive(Clone, PartialEq, Debug)]
@@ -49,7 +51,7 @@ impl IdemClient {
     /// Reads the record without its body; none when there is none, or its retention is over.
     pub async fn get(&self, key: &KeyId, deadline: Instant) -> Result<Option<KeyRecord>, ClientError> {
         let (scope, key) = wire::names(key);
-        let send = async |channel, request| IdempotencyServiceClient::new(channel).get(request).await;
+        let send = async |channel, request| keys(channel).get(request).await;
         let message = proto::GetRequest { scope, key };
         match self.channels.call("IdempotencyService/Get", message, Tries::Many, deadline, send).await {
             Ok(answer) => read(answer.record.ok_or(ClientError::Malformed("a Get without a record"))?).map(Some),
@@ -74,7 +76,7 @@ impl IdemClient {
             recovery_lease: Some(wire::duration(recovery_lease.get())),
             scope: scope.to_owned(),
         };
-        let send = async |channel, request| AdminServiceClient::new(channel).list_stale(request).await;
+        let send = async |channel, request| admin(channel).list_stale(request).await;
         let answer = self.channels.call("AdminService/ListStale", message, Tries::One, deadline, send).await?;
         answer.records.into_iter().map(read).collect()
     }

@@ -4,13 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use idem_core::{AttemptId, FencingToken, LeaseDuration, OperationId, Response};
 use idem_proto::idem::v1 as proto;
-use idem_proto::idem::v1::idempotency_service_client::IdempotencyServiceClient;
 use tokio::time::Instant;
 use tonic::Code;
 
 use crate::{
     Builder, ClientError, ConnectError, Finished, Intent, KeyId, Reclaimed, Renewed, Reserved, ServiceToken,
-    connect::Channels, repeat::Tries, wire,
+    connect::{Channels, keys},
+    repeat::Tries,
+    wire,
 };
 
 /// The idempotency service. Cheap to clone; every clone shares the connections.
@@ -40,7 +41,7 @@ impl IdemClient {
     pub async fn reserve(&self, intent: &Intent, deadline: Instant) -> Result<Reserved, ClientError> {
         let message = wire::reserve_request(intent);
         let tries = if intent.wait == Duration::ZERO { Tries::Many } else { Tries::Waiting(intent.wait) };
-        let send = async |channel, request| IdempotencyServiceClient::new(channel).reserve(request).await;
+        let send = async |channel, request| keys(channel).reserve(request).await;
         wire::reserved(self.channels.call("IdempotencyService/Reserve", message, tries, deadline, send).await?)
     }
 
@@ -62,7 +63,7 @@ impl IdemClient {
             attempt_id: attempt_id.to_string(),
             lease: Some(wire::duration(lease.get())),
         };
-        let send = async |channel, request| IdempotencyServiceClient::new(channel).reclaim(request).await;
+        let send = async |channel, request| keys(channel).reclaim(request).await;
         match self.channels.call("IdempotencyService/Reclaim", message, Tries::Many, deadline, send).await {
             Ok(answer) => wire::reclaimed(answer),
             Err(ClientError::Refused { code: Code::NotFound, .. }) => Ok(Reclaimed::Absent),
@@ -86,7 +87,7 @@ impl IdemClient {
             fencing_token: token.0,
             response: Some(wire::stored_response(response)),
         };
-        let send = async |channel, request| IdempotencyServiceClient::new(channel).complete(request).await;
+        let send = async |channel, request| keys(channel).complete(request).await;
         wire::completed(self.channels.call("IdempotencyService/Complete", message, Tries::Many, deadline, send).await?)
     }
 
@@ -100,7 +101,7 @@ impl IdemClient {
         let (scope, key) = wire::names(key);
         let message =
             proto::ReleaseRequest { scope, key, operation_id: operation_id.to_string(), fencing_token: token.0 };
-        let send = async |channel, request| IdempotencyServiceClient::new(channel).release(request).await;
+        let send = async |channel, request| keys(channel).release(request).await;
         wire::released(self.channels.call("IdempotencyService/Release", message, Tries::Many, deadline, send).await?)
     }
 
@@ -114,7 +115,7 @@ impl IdemClient {
         let (scope, key) = wire::names(key);
         let message =
             proto::AbandonRequest { scope, key, operation_id: operation_id.to_string(), fencing_token: token.0 };
-        let send = async |channel, request| IdempotencyServiceClient::new(channel).abandon(request).await;
+        let send = async |channel, request| keys(channel).abandon(request).await;
         wire::abandoned(self.channels.call("IdempotencyService/Abandon", message, Tries::Many, deadline, send).await?)
     }
 
@@ -134,7 +135,7 @@ impl IdemClient {
             fencing_token: token.0,
             lease: Some(wire::duration(lease.get())),
         };
-        let send = async |channel, request| IdempotencyServiceClient::new(channel).renew(request).await;
+        let send = async |channel, request| keys(channel).renew(request).await;
         wire::renewed(self.channels.call("IdempotencyService/Renew", message, Tries::Many, deadline, send).await?)
     }
 }

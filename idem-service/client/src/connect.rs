@@ -9,6 +9,9 @@ use std::{
 };
 
 use http::HeaderMap;
+use idem_proto::idem::v1::{
+    admin_service_client::AdminServiceClient, idempotency_service_client::IdempotencyServiceClient,
+};
 use tonic::{
     metadata::{Ascii, MetadataMap, MetadataValue},
     transport::{Channel, Endpoint},
@@ -23,6 +26,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(800);
 // A peer that vanished without a word is noticed within the sum of these two.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 const PING_TIMEOUT: Duration = Duration::from_secs(3);
+
+// The largest answer that is read: a stored response is at most one, a page of records carries no bodies.
+const MESSAGE_MAX: usize = 4 * 1024 * 1024;
 
 type TraceHook = Arc<dyn Fn(&mut HeaderMap) + Send + Sync>;
 
@@ -59,6 +65,16 @@ pub(crate) struct Channels {
     next: AtomicUsize,
     authorization: Option<MetadataValue<Ascii>>,
     trace_hook: Option<TraceHook>,
+}
+
+/// The calls on keys, over one connection.
+pub(crate) fn keys(channel: Channel) -> IdempotencyServiceClient<Channel> {
+    IdempotencyServiceClient::new(channel).max_decoding_message_size(MESSAGE_MAX)
+}
+
+/// The calls of reconcilers and operators, over one connection.
+pub(crate) fn admin(channel: Channel) -> AdminServiceClient<Channel> {
+    AdminServiceClient::new(channel).max_decoding_message_size(MESSAGE_MAX)
 }
 
 // === impl ServiceToken ===

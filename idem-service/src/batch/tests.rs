@@ -118,7 +118,7 @@ fn write(name: &str) -> Vec<SwapRequest> {
         trace_context: TraceContext::default(),
     };
     let Verdict::Put(put, _) = decide(None, reserve) else { panic!("a first reservation is written") };
-    vec![SwapRequest { key: key(name), seen: Version::Absent, put: *put, audit: None }]
+    vec![SwapRequest { key: key(name), seen: Version::Absent, put: *put, audit: None, until: None }]
 }
 
 /// A write that carries a body of `size` bytes.

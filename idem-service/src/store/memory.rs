@@ -154,7 +154,7 @@ impl Rows {
     }
 
     fn swap(&mut self, write: SwapRequest, now: SystemTime) -> Result<Swap, StoreError> {
-        let SwapRequest { key, seen, put, audit } = write;
+        let SwapRequest { key, seen, put, audit, until: _ } = write;
         check(&put)?;
         let truth = self.snapshot(&key, now);
         let is_over = truth.record.as_ref().is_none_or(Record::is_over);

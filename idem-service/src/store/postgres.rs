@@ -30,6 +30,13 @@ pub struct PostgresStore {
     postgres: Postgres,
 }
 
+/// How often a write was sent in vain.
+#[derive(Default)]
+struct Attempts {
+    failed: u32,
+    is_unsure: bool,
+}
+
 /// The rows of a write.
 struct Written {
     rows: Vec<Row>,
@@ -63,17 +70,29 @@ impl PostgresStore {
 
     /// Runs a statement that may be run twice: every write here carries its guard.
     async fn write(&self, sql: &str, params: &[Param<'_>]) -> Result<Written, StoreError> {
-        let (mut attempt, mut is_unsure) = (1, false);
+        let mut attempts = Attempts::default();
         loop {
             let connection = self.postgres.client().await?;
-            match connection.write(sql, params).await {
-                Ok(rows) => return Ok(Written { rows, is_unsure }),
-                Err(error) if error.is_transient() && attempt < ATTEMPTS => {
-                    attempt += 1;
-                    is_unsure |= matches!(error, DatabaseError::CommitUnknown);
-                }
-                Err(error) => return Err(error.into()),
+            if let Some(written) = attempts.judge(connection.write(sql, params).await)? {
+                return Ok(written);
             }
+        }
+    }
+}
+
+// === impl Attempts ===
+
+impl Attempts {
+    /// What a write has come to; nothing when it is to be sent again.
+    fn judge(&mut self, sent: Result<Vec<Row>, DatabaseError>) -> Result<Option<Written>, StoreError> {
+        match sent {
+            Ok(rows) => Ok(Some(Written { rows, is_unsure: self.is_unsure })),
+            Err(error) if error.is_transient() && self.failed + 1 < ATTEMPTS => {
+                self.failed += 1;
+                self.is_unsure |= matches!(error, DatabaseError::CommitUnknown);
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
         }
     }
 }

@@ -8,7 +8,7 @@ use idem_service::store::{KeyId, Swap, SwapRequest, Version};
 use super::bench::*;
 
 fn write(key: &KeyId, seen: Version, put: Put) -> SwapRequest {
-    SwapRequest { key: key.clone(), seen, put, audit: None }
+    SwapRequest { key: key.clone(), seen, put, audit: None, until: None }
 }
 
 fn has_won(answer: &Swap) -> bool {

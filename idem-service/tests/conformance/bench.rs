@@ -91,7 +91,7 @@ impl Bench {
     }
 
     pub async fn swap(&self, key: &KeyId, seen: Version, put: Put) -> Swap {
-        let write = SwapRequest { key: key.clone(), seen, put, audit: None };
+        let write = SwapRequest { key: key.clone(), seen, put, audit: None, until: None };
         let mut answers = self.store.swap(vec![write]).await.unwrap();
         assert_eq!(answers.len(), 1);
         answers.remove(0)
@@ -154,9 +154,10 @@ impl Bench {
         }
     }
 
-    /// A connection of the test's own.
+    /// A connection of the test's own, past any pooler.
     pub async fn postgres_client(&self) -> tokio_postgres::Client {
-        let Some(StoreUrl::Postgres(config)) = self.url() else { panic!("not on Postgres") };
+        let Place::Scratch(scratch) = &self.place else { panic!("not on Postgres") };
+        let StoreUrl::Postgres(config) = scratch.direct() else { panic!("not on Postgres") };
         let (client, connection) = config.connect(NoTls).await.unwrap();
         drop(chassis::tasks::Tasks::new().spawn("client", connection));
         client

@@ -42,6 +42,7 @@ pub async fn pages_follow_each_other_without_gaps_or_repeats(bench: &Bench) {
             seen: Version::Absent,
             put: first((batch * 10 + n) as u128 + 1),
             audit: None,
+            until: None,
         });
         bench.store.swap(writes.collect()).await.unwrap();
         let mut sorted = names.to_vec();

@@ -197,6 +197,7 @@ impl Life<'_> {
             seen: *seen,
             put: put.clone(),
             audit: None,
+            until: None,
         });
         let answers = self.bench.store.swap(requests.collect()).await.unwrap();
         prop_assert_eq!(answers.len(), writes.len());

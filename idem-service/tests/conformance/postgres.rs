@@ -88,7 +88,7 @@ async fn swaps_purges_and_hand_outs_never_wait_in_a_circle_on_postgres() {
                     None => (Version::Absent, decide(None, reserving(u128::from(worker) * 1000 + round))),
                 };
                 if let Verdict::Put(put, _) = verdict {
-                    writes.push(SwapRequest { key: key.clone(), seen, put: *put, audit: None });
+                    writes.push(SwapRequest { key: key.clone(), seen, put: *put, audit: None, until: None });
                 }
             }
             // Neither in the order of the keys nor in that of the others.
@@ -130,7 +130,8 @@ async fn a_commit_whose_reply_is_lost_is_won_all_the_same_on_postgres() {
     let direct = open(proxy.url(), Clock::system()).await;
     let batching: Arc<dyn Store> = Arc::new(BatchingStore::new(direct.clone(), Flights::POSTGRES));
     for (name, store) in [("direct", direct), ("batching", batching)] {
-        let write = |key: &KeyId, seen, put| vec![SwapRequest { key: key.clone(), seen, put, audit: None }];
+        let write =
+            |key: &KeyId, seen, put| vec![SwapRequest { key: key.clone(), seen, put, audit: None, until: None }];
         // The first write prepares the statement, whose reply must not be the one that is cut.
         store.swap(write(&key_in(name, "before"), Version::Absent, first(9))).await.unwrap();
 
@@ -162,7 +163,7 @@ async fn a_server_that_is_gone_is_unavailable_in_time_and_welcome_back_on_postgr
     let proxy = Proxy::before(bench.url().unwrap()).await;
     let direct = open(proxy.url(), Clock::system()).await;
     let store = BatchingStore::new(direct, Flights::POSTGRES);
-    let write = || vec![SwapRequest { key: key("k"), seen: Version::Absent, put: first(1), audit: None }];
+    let write = || vec![SwapRequest { key: key("k"), seen: Version::Absent, put: first(1), audit: None, until: None }];
     store.load(&[key("k")]).await.unwrap();
     for fault in [Proxy::go_down, Proxy::fall_silent] {
         fault(&proxy);
@@ -181,10 +182,10 @@ async fn a_server_that_is_gone_is_unavailable_in_time_and_welcome_back_on_postgr
 }
 
 /// Numbers that look like chance and are the same every time.
-struct Chance(u64);
+pub struct Chance(pub u64);
 
 impl Chance {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }

@@ -148,7 +148,7 @@ pub async fn a_deadline_of_another_state_is_refused_and_nothing_is_written(bench
     let key = key("k");
     let mut endless = first(1);
     endless.until = Until::Never;
-    let write = SwapRequest { key: key.clone(), seen: Version::Absent, put: endless, audit: None };
+    let write = SwapRequest { key: key.clone(), seen: Version::Absent, put: endless, audit: None, until: None };
     let refused = bench.store.swap(vec![write]).await;
     assert!(matches!(refused, Err(StoreError::Broken(_))), "{refused:?}");
     assert_eq!(bench.load(&key).await.version, Version::Absent);
@@ -156,7 +156,7 @@ pub async fn a_deadline_of_another_state_is_refused_and_nothing_is_written(bench
     let reserved = bench.reserve(&key, 1).await;
     let mut leased = next(&reserved, abandoning);
     leased.until = Until::Lease(lease(LEASE));
-    let write = SwapRequest { key: key.clone(), seen: reserved.version, put: leased, audit: None };
+    let write = SwapRequest { key: key.clone(), seen: reserved.version, put: leased, audit: None, until: None };
     assert!(matches!(bench.store.swap(vec![write]).await, Err(StoreError::Broken(_))));
     assert_same(&bench.load(&key).await, &reserved);
 }
@@ -249,7 +249,7 @@ pub async fn an_audit_is_written_with_its_swap_or_not_at_all(bench: &Bench) {
     assert_eq!(bench.audits().await, []);
 
     let reasons = audit("release", "the acquirer's \"no\"\nby phone");
-    let write = |seen, audit| SwapRequest { key: key.clone(), seen, put: settling(&doubtful), audit };
+    let write = |seen, audit| SwapRequest { key: key.clone(), seen, put: settling(&doubtful), audit, until: None };
     let lost = bench.store.swap(vec![write(reserved.version, audit("abandon", "late"))]).await.unwrap();
     assert!(matches!(lost[..], [Swap::Lost(_)]));
     assert_eq!(bench.audits().await, []);

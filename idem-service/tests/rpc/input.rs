@@ -171,3 +171,50 @@ async fn text_that_is_not_utf8_and_messages_that_are_too_large_are_invalid_argum
     assert_invalid(&refused, &[""], "not UTF-8");
     server.stop().await;
 }
+
+#[tokio::test]
+async fn messages_around_four_mib_are_refused_with_what_to_do_and_the_connection_lives_on() {
+    const MIB: usize = 1024 * 1024;
+    let server = Server::on_sqlite().await;
+    // One channel, and so one connection, for all of it.
+    let client = server.client();
+    let held = grant(&client, "k").await;
+    let complete = |size: usize| {
+        let request = proto::CompleteRequest {
+            scope: SCOPE.to_owned(),
+            key: "k".to_owned(),
+            operation_id: held.operation_id.clone(),
+            fencing_token: held.fencing_token,
+            response: Some(proto::StoredResponse { body: vec![b'x'; size].into(), ..stored(201) }),
+        };
+        let mut client = client.clone();
+        async move { client.complete(request).await }
+    };
+    let nearly_four = complete(39 * MIB / 10).await.unwrap_err();
+    assert_invalid(&nearly_four, &["response.body"], "3.9 MiB");
+    let over_four = complete(41 * MIB / 10).await.unwrap_err();
+    assert_invalid(&over_four, &[""], "4.1 MiB");
+    assert!(over_four.message().contains("send at most 4194304 bytes"), "{over_four:?}");
+    let large = proto::ReserveRequest { scope: "s".repeat(41 * MIB / 10), ..reserve_request("other") };
+    assert_invalid(&client.clone().reserve(large).await.unwrap_err(), &[""], "4.1 MiB");
+    let resolve = |size: usize| proto::ResolveRequest {
+        scope: SCOPE.to_owned(),
+        key: "k".to_owned(),
+        reason: "r".repeat(size),
+        action: Some(proto::resolve_request::Action::Release(proto::ResolveRelease {})),
+        ..Default::default()
+    };
+    assert_invalid(&server.admin_client().resolve(resolve(39 * MIB / 10)).await.unwrap_err(), &["reason"], "3.9 MiB");
+    assert_invalid(&server.admin_client().resolve(resolve(41 * MIB / 10)).await.unwrap_err(), &[""], "4.1 MiB");
+
+    let record = get(&client, "k").await.unwrap();
+    assert_eq!(
+        (record.state(), record.fencing_token),
+        (proto::State::InProgress, held.fencing_token),
+        "nothing is stored"
+    );
+    assert_eq!(get(&client, "other").await.unwrap_err().code(), tonic::Code::NotFound);
+    complete(MIB).await.unwrap();
+    assert_eq!(get(&client, "k").await.unwrap().state(), proto::State::Completed);
+    server.stop().await;
+}

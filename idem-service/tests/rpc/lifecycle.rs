@@ -4,12 +4,9 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command as Process, Output, Stdio};
 use std::time::Duration;
 
-use axum::http;
-use chassis::tasks::Tasks;
 use database::testing::sqlite_url;
 use futures::StreamExt;
 use idem_proto::idem::v1 as proto;
-use prost::Message;
 use tonic::{Code, Request, Status};
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
@@ -20,6 +17,7 @@ use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
 use crate::calls::{Command, Outcome as Reserved, finish, get, grant, reason, reserve_request, seconds, send};
+use crate::raw::RawCall;
 use crate::server::{Server, config};
 
 /// Watches the health of a service until it has `status`.
@@ -37,21 +35,8 @@ pub async fn until_health(server: &Server, service: &str, status: ServingStatus)
     tokio::time::timeout(Duration::from_secs(10), seen).await.expect("health follows within seconds");
 }
 
-/// Sends a Reserve as bytes: the generated client would judge the deadline itself.
 async fn reserve_with_timeout(server: &Server, timeout: &str) -> Option<Status> {
-    let stream = tokio::net::TcpStream::connect(server.grpc).await.unwrap();
-    let (mut h2, connection) = h2::client::handshake(stream).await.unwrap();
-    drop(Tasks::new().spawn("h2 client", connection));
-    let uri = format!("http://{}/idem.v1.IdempotencyService/Reserve", server.grpc);
-    let request = http::Request::post(uri).header("content-type", "application/grpc").header("te", "trailers");
-    let request = request.header("grpc-timeout", timeout).body(()).unwrap();
-    let (response, mut body) = h2.send_request(request, false).unwrap();
-    let message = reserve_request("k").encode_to_vec();
-    let mut frame = vec![0];
-    frame.extend((message.len() as u32).to_be_bytes());
-    frame.extend(message);
-    body.send_data(frame.into(), true).unwrap();
-    Status::from_header_map(response.await.unwrap().headers())
+    RawCall::new("/idem.v1.IdempotencyService/Reserve", &reserve_request("k")).send(server, timeout).await
 }
 
 #[tokio::test]

@@ -2,10 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
 mod buying;
+mod deadlines;
 mod entrance;
 mod fences;
 mod late_money;
 mod lifecycle;
+mod messages;
 mod money;
 mod outage;
 mod payments;

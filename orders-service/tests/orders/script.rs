@@ -29,6 +29,7 @@ struct State {
     refund_calls: u32,
     is_down: bool,
     refunds_are_down: bool,
+    longest_patience: Duration,
 }
 
 struct Held {
@@ -101,6 +102,17 @@ impl Script {
         self.state().refund_calls
     }
 
+    /// How often it was called in any way.
+    pub fn all_calls(&self) -> u32 {
+        let state = self.state();
+        state.charge_calls.values().sum::<u32>() + state.queries.values().sum::<u32>() + state.refund_calls
+    }
+
+    /// The longest that anybody was ready to wait for a charge.
+    pub fn longest_patience(&self) -> Duration {
+        self.state().longest_patience
+    }
+
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap()
     }
@@ -110,7 +122,11 @@ impl Script {
 impl Acquirer for Script {
     async fn charge(&self, charge: &Charge, patience: Duration) -> Reply {
         let id = charge.payment.to_string();
-        *self.state().charge_calls.entry(id.clone()).or_default() += 1;
+        {
+            let mut state = self.state();
+            *state.charge_calls.entry(id.clone()).or_default() += 1;
+            state.longest_patience = state.longest_patience.max(patience);
+        }
         if charge.method == "pm_gated" {
             match tokio::time::timeout(patience, self.gate.acquire()).await {
                 Ok(permit) => permit.unwrap().forget(),

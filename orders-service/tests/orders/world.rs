@@ -1,6 +1,6 @@
 //! One orders service on a store of its own, an acquirer, and a caller.
 
-use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use chassis::{
     clock,
@@ -8,7 +8,7 @@ use chassis::{
     tasks::Tasks,
 };
 use database::{
-    Clock, Hand,
+    Clock, Hand, StoreUrl,
     testing::{Scratch, postgres_url, sqlite_url},
 };
 use idem_proto::orders::v1 as proto;
@@ -32,6 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 pub struct World {
     pub client: OrdersServiceClient<Channel>,
+    pub address: SocketAddr,
     pub script: Arc<Script>,
     pub hand: Hand,
     trigger: Trigger,
@@ -81,7 +82,7 @@ impl World {
         let serving = Tasks::new().spawn("orders", service.serve(shutdown, Duration::from_secs(5)));
         let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
         let client = OrdersServiceClient::new(channel);
-        Self { client, script: Arc::new(Script::new()), hand, trigger, serving: Some(serving), _store: store }
+        Self { client, address, script: Arc::new(Script::new()), hand, trigger, serving: Some(serving), _store: store }
     }
 
     /// Stops the service the way SIGTERM does; the store stays.
@@ -90,6 +91,11 @@ impl World {
         let drained = self.serving.take().unwrap().await.unwrap();
         assert!(drained.in_time, "work was cut at the end of the drain");
         Arc::clone(&self._store)
+    }
+
+    /// Where the store is, past any pooler.
+    pub fn store_directly(&self) -> StoreUrl {
+        self._store.direct()
     }
 
     pub fn advance(&self, by: Duration) {

@@ -166,7 +166,18 @@ where
 
 /// A gRPC answer without a body, with an `ErrorInfo` that says why.
 pub(crate) fn refuse<B: Default>(code: Code, message: &str, error_domain: &str, reason: &str) -> Response<B> {
-    let details = ErrorDetails::with_error_info(reason, error_domain, HashMap::new());
+    refuse_with(code, message, error_domain, reason, ErrorDetails::new())
+}
+
+/// The same with more details than the reason.
+pub(crate) fn refuse_with<B: Default>(
+    code: Code,
+    message: &str,
+    error_domain: &str,
+    reason: &str,
+    mut details: ErrorDetails,
+) -> Response<B> {
+    details.set_error_info(reason, error_domain, HashMap::new());
     Status::with_error_details(code, message, details).into_http()
 }
 

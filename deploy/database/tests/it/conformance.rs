@@ -348,3 +348,55 @@ async fn dropped_futures_leave_nothing_open_on_a_postgres_pool_of_one() {
     let options = Options { pool_size: 1, ..Options::default() };
     dropped_futures_leave_nothing_open(Store::over(postgres_url("dropped").await, options).await).await;
 }
+
+/// Transfers that are dropped at any moment are whole or not there, and none is left open.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_dropped_transfers_are_whole_or_not_there_on_a_postgres_pool_of_one() {
+    let seed = std::env::var("IDEM_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed: u64 = seed.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0);
+    println!("IDEM_TEST_SEED={seed}");
+    let mut state = seed;
+    let mut below = move |bound: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % bound
+    };
+    let options = Options { pool_size: 1, ..Options::default() };
+    let store = Store::over(postgres_url("transfers").await, options).await;
+    execute(&store.db, "INSERT INTO things (id, count) VALUES ('from', 1000), ('to', 0)", params![]).await.unwrap();
+    let some = (0..1000_u32).map(|n| (n, below(30), below(3000))).collect::<Vec<_>>();
+    for some in some.chunks(8) {
+        let dropped = some.iter().map(|(n, polls, micros)| {
+            let n = *n;
+            let work = store.db.transact("transfer", move |tx| {
+                Box::pin(async move {
+                    tx.execute("UPDATE things SET count = count - 1 WHERE id = 'from'", &[]).await?;
+                    add(tx, &format!("receipt {n}")).await?;
+                    tx.execute("UPDATE things SET count = count + 1 WHERE id = 'to'", &[]).await
+                })
+            });
+            async move {
+                let moment = async {
+                    for _ in 0..*polls {
+                        tokio::task::yield_now().await;
+                    }
+                    tokio::time::sleep(Duration::from_micros(*micros)).await;
+                };
+                tokio::select! {
+                    biased;
+                    () = moment => {}
+                    done = work => drop(done.unwrap()),
+                }
+            }
+        });
+        futures::future::join_all(dropped).await;
+    }
+    let count = |sql: &'static str| tokio::time::timeout(Duration::from_secs(2), number(&store.db, sql));
+    let received = count("SELECT count FROM things WHERE id = 'to'").await.expect("the next one is served in time");
+    assert_eq!(count("SELECT COUNT(*) FROM things WHERE id LIKE 'receipt %'").await.unwrap(), received);
+    assert_eq!(count("SELECT count FROM things WHERE id = 'from'").await.unwrap(), 1000 - received);
+    println!("{received} transfers landed");
+    assert!((1..1000).contains(&received), "some landed and some did not: {received}");
+    let open = "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() \
+                AND state LIKE 'idle in transaction%'";
+    assert_eq!(count(open).await.unwrap(), 0);
+}

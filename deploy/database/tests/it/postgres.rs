@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use database::testing::{Scratch, postgres_url};
+use database::testing::{Scratch, direct_postgres_url, postgres_url};
 use database::{Clock, Database, DatabaseError, OpenError, Options, Postgres, StoreUrl, params};
 use tokio::sync::Barrier;
 use tokio::time::Instant;
@@ -87,7 +87,8 @@ async fn the_primary_is_found_among_several_hosts() {
 
 #[tokio::test]
 async fn a_server_that_takes_no_writes_is_not_the_primary() {
-    let scratch = postgres_url("read_only").await;
+    // Direct: a pooler goes on with sessions from before the default was changed.
+    let scratch = direct_postgres_url("read_only").await;
     let db = open(&scratch).await;
     alter(&db, &scratch, "default_transaction_read_only = on").await;
     let error = try_open(&scratch).await.unwrap_err();
@@ -97,7 +98,8 @@ async fn a_server_that_takes_no_writes_is_not_the_primary() {
 
 #[tokio::test]
 async fn commits_that_may_be_lost_are_refused_at_the_start() {
-    let scratch = postgres_url("synchronous_commit").await;
+    // Direct: a pooler goes on with sessions from before the default was changed.
+    let scratch = direct_postgres_url("synchronous_commit").await;
     let db = open(&scratch).await;
     for (setting, is_safe) in [("off", false), ("local", false), ("remote_write", true), ("remote_apply", true)] {
         alter(&db, &scratch, &format!("synchronous_commit = {setting}")).await;
@@ -113,7 +115,8 @@ async fn commits_that_may_be_lost_are_refused_at_the_start() {
 
 #[tokio::test]
 async fn sessions_are_named_and_bounded() {
-    let store = Store::postgres("bounded").await;
+    // Direct: behind a pooler a session has neither settings nor prepared statements of its own.
+    let store = Store::direct_postgres("bounded").await;
     let setting = |name: &'static str| {
         let db = store.db.clone();
         async move {
@@ -133,7 +136,8 @@ async fn sessions_are_named_and_bounded() {
 #[tokio::test]
 async fn sessions_plan_by_index_when_asked_to() {
     let options = Options { pool_size: 1, plan_by_index: true, ..Options::default() };
-    let store = Store::over(postgres_url("plan_by_index").await, options).await;
+    // Direct: behind a pooler nothing is prepared, and the planner is left as it is.
+    let store = Store::over(direct_postgres_url("plan_by_index").await, options).await;
     for (setting, value) in [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"), ("jit", "off")] {
         let rows = query(&store.db, "SELECT current_setting($1) AS value", params![setting]).await.unwrap();
         assert_eq!(rows[0].get::<String>("value").unwrap(), value, "{setting}");
@@ -142,7 +146,9 @@ async fn sessions_plan_by_index_when_asked_to() {
 
 #[tokio::test]
 async fn text_that_changes_with_its_values_does_not_fill_the_session() {
-    let store = Store::over(postgres_url("changing_text").await, Options { pool_size: 1, ..Options::default() }).await;
+    // Direct: behind a pooler nothing is prepared.
+    let options = Options { pool_size: 1, ..Options::default() };
+    let store = Store::over(direct_postgres_url("changing_text").await, options).await;
     for place in 0..300 {
         postgres(&store.db).client().await.unwrap().read(&format!("SELECT {place}"), &[]).await.unwrap();
     }
@@ -152,7 +158,8 @@ async fn text_that_changes_with_its_values_does_not_fill_the_session() {
 
 #[tokio::test]
 async fn the_operators_own_options_win() {
-    let scratch = postgres_url("own_options").await;
+    // Direct: a pooler refuses options in the address.
+    let scratch = direct_postgres_url("own_options").await;
     let url = at(&scratch, &address(&scratch), "application_name=mine&options=-c%20statement_timeout%3D7s");
     let db = try_open(&url).await.unwrap();
     let rows = query(
@@ -302,8 +309,9 @@ SELECT CAST(COUNT(pg_terminate_backend(pid)) AS BIGINT)
 
 #[tokio::test]
 async fn a_session_that_has_become_read_only_is_replaced() {
-    let store =
-        Store::over(postgres_url("became_read_only").await, Options { pool_size: 1, ..Options::default() }).await;
+    // Direct: behind a pooler the session that becomes read-only is everybody's.
+    let options = Options { pool_size: 1, ..Options::default() };
+    let store = Store::over(direct_postgres_url("became_read_only").await, options).await;
     let demote = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY";
     for _ in 0..2 {
         postgres(&store.db).client().await.unwrap().read(demote, &[]).await.unwrap();

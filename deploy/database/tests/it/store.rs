@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use database::testing::{Scratch, postgres_url, sqlite_url};
+use database::testing::{Scratch, direct_postgres_url, postgres_url, sqlite_url};
 use database::{Clock, Database, DatabaseError, Hand, Migration, Options, Row, Schema, StoreUrl, Tx, Value};
 
 pub const SCHEMA: Schema = Schema {
@@ -41,6 +41,11 @@ impl Store {
 
     pub async fn postgres(name: &str) -> Self {
         Self::over(postgres_url(name).await, Options::default()).await
+    }
+
+    /// Past any pooler: for tests of what a session of its own keeps.
+    pub async fn direct_postgres(name: &str) -> Self {
+        Self::over(direct_postgres_url(name).await, Options::default()).await
     }
 
     pub async fn over(scratch: Scratch, options: Options) -> Self {

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use idem_core::{Deadline, Record};
+use tokio::time::Instant;
 use tokio_postgres::Row;
 
-use super::PostgresStore;
 use super::rows::{clock, times};
 use super::want::Want;
+use super::{Attempts, PostgresStore, Written};
 use crate::store::stored::{self, written};
 use crate::store::{KeyId, Snapshot, StoreError, Swap, SwapRequest, Version};
 
@@ -21,6 +22,9 @@ const ROUNDS: u32 = 5;
 //
 // Both carry the whole guard: nothing there, or there at the version that was seen and its retention over exactly when a new
 // generation begins. What was changed while the statement waited for the row is judged anew, as READ COMMITTED has it.
+//
+// The patience of a write is judged once its row is locked (a filter on `seen` runs behind its locks), by the server's own clock from
+// the arrival of the statement: a row that somebody held for longer than the caller waits is left alone.
 const SWAP: &str = concat!(
     "-- idem.swap
     ",
@@ -29,12 +33,12 @@ const SWAP: &str = concat!(
     want AS MATERIALIZED (
          SELECT *
            FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
-                       $24, $25, $26)
+                       $24, $25, $26, $27)
                 WITH ORDINALITY AS w (
                 scope, key, seen_operation_id, seen_version, is_new, operation_id, fencing_token, fingerprint, attempt_id,
                 granted_by, past_attempts, attempts, retention_micros, trace_context, state, lease_micros, kept_micros,
                 response_status, response_headers, response_resource_id, response_body, audit_action, audit_reason,
-                audit_operator, audit_service, place)
+                audit_operator, audit_service, patience_micros, place)
     ),
     inserted AS (
          INSERT INTO idem_keys (
@@ -52,13 +56,14 @@ const SWAP: &str = concat!(
           CROSS JOIN clock AS c
           WHERE w.seen_version IS NULL
             AND w.is_new
+            AND COALESCE(clock_timestamp() < statement_timestamp() + w.patience_micros * INTERVAL '1 microsecond', TRUE)
           ORDER BY w.place
              ON CONFLICT (scope, key) DO NOTHING
          RETURNING scope, key, operation_id, fencing_token, version, created_at, updated_at, lease_until, completed_at,
                    expires_at
     ),
     seen AS (
-         SELECT k.scope, k.key, k.fencing_token, w.place
+         SELECT k.scope, k.key, k.fencing_token, w.patience_micros, w.place
            FROM want AS w
           CROSS JOIN clock AS c
            JOIN idem_keys AS k ON k.scope = w.scope AND k.key = w.key
@@ -99,6 +104,7 @@ const SWAP: &str = concat!(
             AND k.version = w.seen_version
             AND k.operation_id = w.seen_operation_id
             AND COALESCE(k.expires_at <= c.now, FALSE) = w.is_new
+            AND COALESCE(clock_timestamp() < statement_timestamp() + s.patience_micros * INTERVAL '1 microsecond', TRUE)
          RETURNING k.scope, k.key, s.fencing_token AS token_before, k.operation_id, k.fencing_token, k.version, k.created_at,
                    k.updated_at, k.lease_until, k.completed_at, k.expires_at
     ),
@@ -147,7 +153,7 @@ impl PostgresStore {
                 let truth = truths.get(&write.key).ok_or_else(|| StoreError::Broken("a key is missing".into()))?;
                 if won.contains(&place) || (is_unsure && is_own(write, truth)) {
                     answers[place] = Some(Swap::Won(truth.clone()));
-                } else if would_win(write, truth) && round < ROUNDS {
+                } else if would_win(write, truth) && round < ROUNDS && !is_given_up(write) {
                     open.push(place);
                 } else {
                     answers[place] = Some(Swap::Lost(truth.clone()));
@@ -172,7 +178,7 @@ impl PostgresStore {
             firsts.entry(&writes[*place].key).or_insert(*place);
         }
         let want = Want::of(firsts.values().map(|place| &writes[*place]));
-        let answer = self.write(SWAP, &want.params(&self.offset())).await?;
+        let answer = self.send(&want).await?;
         *is_unsure |= answer.is_unsure;
         let (mut truths, mut won) = (HashMap::new(), HashSet::new());
         for row in &answer.rows {
@@ -190,6 +196,23 @@ impl PostgresStore {
         }
         Ok(Round { truths, won })
     }
+
+    /// Sends the statement, each time with the patience that is left.
+    async fn send(&self, want: &Want<'_>) -> Result<Written, StoreError> {
+        let (offset, mut attempts) = (self.offset(), Attempts::default());
+        loop {
+            let connection = self.postgres.client().await?;
+            let patience = want.patience();
+            if let Some(written) = attempts.judge(connection.write(SWAP, &want.params(&offset, &patience)).await)? {
+                return Ok(written);
+            }
+        }
+    }
+}
+
+/// Nobody waits for this write any more.
+fn is_given_up(write: &SwapRequest) -> bool {
+    write.until.is_some_and(|until| Instant::now() >= until)
 }
 
 fn written_at(write: &SwapRequest, row: &Row) -> Result<Snapshot, StoreError> {

@@ -1,5 +1,6 @@
 //! The writes of a batch as parameters: a list per column, a place in each list per write.
 
+use tokio::time::Instant;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
@@ -35,6 +36,7 @@ pub(super) struct Want<'w> {
     audit_reason: Vec<Option<&'w str>>,
     audit_operator: Vec<Option<&'w str>>,
     audit_service: Vec<Option<&'w str>>,
+    until: Vec<Option<Instant>>,
 }
 
 // === impl Want ===
@@ -75,6 +77,7 @@ impl<'w> Want<'w> {
         self.response_resource_id.push(response.map(|response| response.resource_id()));
         self.response_body.push(response.map(|response| response.body().as_ref()));
         self.push_audit(write.audit.as_ref());
+        self.until.push(write.until);
     }
 
     fn push_audit(&mut self, audit: Option<&'w Audit>) {
@@ -84,8 +87,14 @@ impl<'w> Want<'w> {
         self.audit_service.push(audit.map(|audit| audit.service.as_str()));
     }
 
+    /// How long each write may still wait, in microseconds: for the very moment at which the statement is sent.
+    pub(super) fn patience(&self) -> Vec<Option<i64>> {
+        let now = Instant::now();
+        self.until.iter().map(|until| until.map(|until| stored::micros(until.saturating_duration_since(now)))).collect()
+    }
+
     /// The parameters of the statement, in its order.
-    pub(super) fn params<'p>(&'p self, offset: &'p i64) -> [Param<'p>; 26] {
+    pub(super) fn params<'p>(&'p self, offset: &'p i64, patience: &'p Vec<Option<i64>>) -> [Param<'p>; 27] {
         [
             (offset, Type::INT8),
             (&self.scope, Type::TEXT_ARRAY),
@@ -113,6 +122,7 @@ impl<'w> Want<'w> {
             (&self.audit_reason, Type::TEXT_ARRAY),
             (&self.audit_operator, Type::TEXT_ARRAY),
             (&self.audit_service, Type::TEXT_ARRAY),
+            (patience, Type::INT8_ARRAY),
         ]
     }
 }
