@@ -68,7 +68,8 @@ impl PostgresStore {
             let connection = self.postgres.client().await?;
             match connection.write(sql, params).await {
                 Ok(rows) => return Ok(Written { rows, is_unsure }),
-                Err(error) if error.is_transient() && attempt < ATTEMPTS => {
+                // A taken key is no bug: no statement here insists on a row of its own, so another round meets the one that stands.
+                Err(error) if (error.is_transient() || error.is_taken()) && attempt < ATTEMPTS => {
                     attempt += 1;
                     is_unsure |= matches!(error, DatabaseError::CommitUnknown);
                 }
