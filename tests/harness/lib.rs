@@ -1,20 +1,24 @@
 //! What the end-to-end tests share: a running world over HTTP, its clock in the test's hand, and real processes to kill.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod cluster;
 mod eventually;
 mod holder;
 mod postgres;
 mod processes;
 mod proxy;
 mod reply;
+mod road;
 mod world;
 
+pub use cluster::{Cluster, Server};
 pub use eventually::eventually;
 pub use holder::Holder;
 pub use postgres::PrivateDatabase;
 pub use processes::{Fleet, FleetSettings, Process, Role, binary, free_address};
 pub use proxy::{Proxy, Way};
 pub use reply::Reply;
+pub use road::Road;
 pub use world::{Ask, Store, World};
 
 /// Runs one scenario as two tests, on SQLite and on a real Postgres.
