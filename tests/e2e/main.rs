@@ -7,6 +7,7 @@ mod drain;
 mod earlier_release;
 mod errors;
 mod failover;
+mod faults_page;
 mod headers;
 mod ids;
 mod late_money;
