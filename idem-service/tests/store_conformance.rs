@@ -8,12 +8,14 @@ mod conformance {
     pub mod answers;
     pub mod batches;
     pub mod bench;
+    pub mod conflicts;
     pub mod deadlines;
     pub mod dropped;
     pub mod listing;
     pub mod lives;
     pub mod postgres;
     pub mod proxy;
+    pub mod soak;
     pub mod sqlite;
     pub mod swaps;
     pub mod sweeping;
@@ -87,7 +89,10 @@ suite! {
         a_key_loaded_twice_is_answered_twice,
         nothing_asked_is_nothing_answered,
         batches_in_reverse_order_never_fail,
+        one_key_asked_for_twice_at_once_has_one_grant_and_another_request_a_mismatch,
         many_writes_are_one_batch;
+    soak:
+        the_table_does_not_grow_over_many_retentions;
 }
 
 mod lives {

@@ -64,15 +64,21 @@ impl Shop {
 
     /// Takes the turn to ask for a payment; false when it is not due, or another replica took it.
     pub(crate) async fn claim(&self, payment: &PaymentRow) -> Result<bool, OrdersError> {
-        let payment = payment.clone();
-        self.act("claim payment", move |tx| {
-            let payment = payment.clone();
-            Box::pin(async move {
-                let next = next_ask(&payment, Timestamp(tx.now()));
-                payments::claim(tx, &payment, next).await
+        let (id, payment) = (payment.id, payment.clone());
+        let (is_mine, is_last) = self
+            .act("claim payment", move |tx| {
+                let payment = payment.clone();
+                Box::pin(async move {
+                    let next = next_ask(&payment, Timestamp(tx.now()));
+                    Ok((payments::claim(tx, &payment, next).await?, next.is_none()))
+                })
             })
-        })
-        .await
+            .await?;
+        if is_mine && is_last {
+            metrics::counter!("orders_watches_ended_total").increment(1);
+            tracing::warn!(payment.id = %id, "a payment that was given up is asked for one last time");
+        }
+        Ok(is_mine)
     }
 }
 

@@ -125,6 +125,14 @@ async fn bodies_over_the_limit_or_of_another_type_are_refused() {
     send("k1", "application/json", padded(256 * 1024)).await.expect(201);
     let large = send("k2", "application/json", padded(256 * 1024 + 1)).await;
     large.expect_problem(413, "payload_too_large", None, false);
+    // Far over it, the refusal arrives all the same: the client is not left with a broken connection that it would retry for ever.
+    for _ in 0..10 {
+        send("k2", "application/json", padded(1000 * 1024)).await.expect_problem(413, "payload_too_large", None, false);
+        let ask = || world.ask(Method::POST, "/v1/orders").bytes("application/json", padded(1000 * 1024));
+        ask().send().await.expect_problem(400, "missing_idempotency_key", None, false);
+        let coded = ask().key("k2").header("content-encoding", "br").send().await;
+        coded.expect_problem(415, "unsupported_media_type", None, false);
+    }
     send("k2", "text/plain", body.clone()).await.expect_problem(415, "unsupported_media_type", None, false);
     send("k2", "application/json; charset=utf-8", body.clone()).await.expect(201);
     world.key_state("k1").await.expect(200);

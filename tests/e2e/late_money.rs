@@ -92,6 +92,22 @@ on_both_stores! {
     }
 
     #[settings(short)]
+    async fn the_end_of_the_watch_over_a_payment_that_was_given_up_is_counted(world: World) {
+        let ended = || async {
+            let url = format!("http://{}/metrics", world.addresses().orders_admin);
+            let metrics = world.http().get(url).send().await.unwrap().text().await.unwrap();
+            let line = metrics.lines().find_map(|line| line.strip_prefix("orders_watches_ended_total "));
+            line.map_or(0, |count| count.parse::<u64>().unwrap())
+        };
+        let order = world.place("o1", 1).await;
+        world.pay("p1", &order, "pm_error").await.expect(503);
+        world.until_key_is("p1", "released").await;
+        let before = ended().await;
+        world.advance(Duration::from_secs(26 * 3600));
+        eventually("it is said that nobody asks any more", || async { (ended().await > before).then_some(()) }).await;
+    }
+
+    #[settings(short)]
     async fn a_payment_given_up_with_nothing_found_may_be_tried_again_under_its_key(world: World) {
         let order = world.place("o1", 1).await;
         world.pay("p1", &order, "pm_error").await.expect(503);

@@ -28,12 +28,19 @@ on_both_stores! {
         let refused = other_body.expect_problem(422, "idempotency_key_reuse", None, false);
         assert!(refused.header("retry-after").is_none());
         assert_eq!(refused.header("link"), Some("</docs/idempotency>; rel=\"describedby\""));
+        assert!(refused.text("detail").contains("use a new key for each new purchase"), "it names the rule");
         let other_query = world.ask(Method::POST, "/v1/orders?x=1").key("k1").json(&World::order_body(1)).send().await;
         other_query.expect_problem(422, "idempotency_key_reuse", None, false);
         let other_path = world.ask(Method::POST, &format!("/v1/orders/{order}/cancel")).key("k1").send().await;
         other_path.expect_problem(422, "idempotency_key_reuse", None, false);
         assert_eq!(world.order_status(&order).await, "pending");
         world.pay("k1", &order, "pm_approved").await.expect_problem(422, "idempotency_key_reuse", None, false);
+        // The id in the path is part of the request.
+        let second = world.place("k2", 1).await;
+        let cancel = |order: &str| world.ask(Method::POST, &format!("/v1/orders/{order}/cancel")).key("k3").send();
+        cancel(&second).await.expect(200);
+        cancel(&order).await.expect_problem(422, "idempotency_key_reuse", None, false);
+        assert_eq!(world.order_status(&order).await, "pending");
         assert_eq!(world.acquirer_totals().await["charges"], 0);
         assert!(world.post("/v1/orders", "k1", World::order_body(1)).await.expect(201).is_replay());
     }

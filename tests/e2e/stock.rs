@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use e2e::{World, eventually, on_both_stores};
+use e2e::{PrivateDatabase, Store, World, eventually, on_both_stores};
 use serde_json::json;
 
 const HOLD: Duration = Duration::from_secs(30 * 60);
@@ -88,4 +88,24 @@ on_both_stores! {
         let taken = mix["sold"].as_i64().unwrap() + mix["held"].as_i64().unwrap();
         assert!(taken <= 20 && mix["available"] == 20 - taken, "{mix}");
     }
+}
+
+/// Reading a ticket type does not count holds that are over, so the rows are looked at behind everybody's back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_abandoned_holds_are_swept_without_a_request_on_postgres() {
+    let database = PrivateDatabase::create().await;
+    let url = database.url.clone();
+    let world = World::start_with(Store::Sqlite, |s| s.data = idem_local::Data::Postgres(url)).await;
+    let buyers = (0..100).map(|n| {
+        let world = world.clone();
+        async move { world.place(&format!("k{n}"), 1).await }
+    });
+    futures::future::join_all(buyers).await;
+    let held = "SELECT held FROM ticket_types WHERE id = 'general'";
+    assert_eq!(database.number(held).await, 100);
+    world.advance(HOLD + Duration::from_secs(60));
+    eventually("the rows say that the seats are free", || async { (database.number(held).await == 0).then_some(()) })
+        .await;
+    assert_eq!(database.number("SELECT count(*) FROM orders WHERE status = 'expired'").await, 100);
+    world.stop().await;
 }

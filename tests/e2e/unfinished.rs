@@ -29,7 +29,9 @@ on_both_stores! {
         assert_eq!(busy.header("retry-after"), Some("1"));
         assert_eq!(busy.header("link"), Some("</docs/idempotency>; rel=\"describedby\""));
         // Another body is judged before "in progress".
-        world.post("/v1/orders", "k1", World::order_body(2)).await.expect_problem(422, "idempotency_key_reuse", None, false);
+        let other = world.post("/v1/orders", "k1", World::order_body(2)).await;
+        let other = other.expect_problem(422, "idempotency_key_reuse", None, false);
+        assert_eq!(other.header("retry-after"), None, "waiting does not help");
         let state = world.key_state("k1").await.expect(200).json();
         assert_eq!((&state["state"], &state["statusCode"]), (&json!("in_progress"), &json!(null)));
         assert!(state["leaseExpiresAt"].is_string() && state["expiresAt"].is_null());
@@ -81,6 +83,36 @@ on_both_stores! {
         }).await;
         assert!(paid.is_replay());
         assert_eq!(world.acquirer_payment(&paid.text("id")).await["charges"], 1);
+    }
+
+    async fn a_holder_that_died_before_charging_is_replaced_and_charges_once(world: World) {
+        let order = world.place("o1", 1).await;
+        let body = json!({"orderId": order, "paymentMethod": "pm_approved"});
+        Holder::reserve(&world, "k1", "/v1/payments", &body).await;
+        world.let_leases_run_out();
+        let paid = eventually("the retry is answered", || async {
+            let reply = world.pay("k1", &order, "pm_approved").await;
+            assert!(reply.status == 201 || reply.status == 409, "{}", reply.status);
+            (reply.status == 201).then_some(reply)
+        }).await;
+        assert!(!paid.is_replay(), "nothing had happened");
+        assert!(world.pay("k1", &order, "pm_approved").await.expect_same_as(&paid).is_replay());
+        assert_eq!(world.acquirer_payment(&paid.text("id")).await["charges"], 1);
+        assert_eq!(world.acquirer_totals().await["charges"], 1);
+    }
+
+    async fn a_buyer_is_never_kept_out_by_the_seats_of_his_own_first_try(world: World) {
+        world.put_ticket_type("general", 2).await.expect(200);
+        let mut dead = Holder::reserve(&world, "k1", "/v1/orders", &World::order_body(2)).await;
+        assert_eq!(dead.place(2).await.unwrap().label(), Label::Final);
+        world.post("/v1/orders", "k2", World::order_body(1)).await.expect_problem(409, "sold_out", None, true);
+        world.let_leases_run_out();
+        let placed = until_placed(&world, "k1", 2).await;
+        assert_eq!(world.ticket_type("general").await["held"], 2, "the same two seats");
+        // Nor by another's, once they are free: the same key executes again.
+        world.post_bare(&format!("/v1/orders/{}/cancel", placed.text("id"))).await.expect(200);
+        world.post("/v1/orders", "k2", World::order_body(1)).await.expect(201);
+        assert_eq!(world.ticket_type("general").await["held"], 1);
     }
 
     async fn one_of_many_retries_takes_over(world: World) {

@@ -2,22 +2,26 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod balancer;
+mod cluster;
 mod eventually;
 mod holder;
 mod postgres;
 mod processes;
 mod proxy;
 mod reply;
+mod road;
 mod site;
 mod world;
 
 pub use balancer::{Balancer, Server};
+pub use cluster::{Cluster, PostgresServer};
 pub use eventually::eventually;
 pub use holder::Holder;
 pub use postgres::PrivateDatabase;
 pub use processes::{Fleet, FleetSettings, Process, Role, binary, free_address};
 pub use proxy::{Proxy, Way};
 pub use reply::Reply;
+pub use road::Road;
 pub use site::{API_KEY, OPERATOR_KEY, Site};
 pub use world::{Ask, Store, World};
 

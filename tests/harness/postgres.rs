@@ -26,6 +26,11 @@ impl PrivateDatabase {
         Self { url: at(&server), direct: at(&direct) }
     }
 
+    /// Runs statements behind everybody's back.
+    pub async fn execute(&self, statements: &str) {
+        connect(&self.url).await.batch_execute(statements).await.expect("the statements run");
+    }
+
     /// One number from a query.
     pub async fn number(&self, query: &str) -> i64 {
         connect(&self.direct).await.query_one(query, &[]).await.expect("one row").get(0)

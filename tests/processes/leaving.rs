@@ -44,6 +44,12 @@ async fn fifty_requests_in_flight_are_answered_after_sigterm_on_postgres() {
     .await;
     assert_eq!(status.code(), Some(0));
     assert!(began.elapsed() < Duration::from_secs(30), "within the drain time");
+    // Nothing is left for anybody to find out.
+    fleet.gateway.restart();
+    fleet.until_ready().await;
+    for n in 0..50 {
+        assert_eq!(fleet.key_state(&format!("p{n}")).await.as_deref(), Some("completed"), "p{n}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

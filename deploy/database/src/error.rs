@@ -4,6 +4,8 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tokio_postgres::error::SqlState;
+
 /// The cause of an error, shared by everyone whose work rode on the same commit.
 pub type Cause = Arc<dyn Error + Send + Sync + 'static>;
 
@@ -118,6 +120,13 @@ impl DatabaseError {
             Self::Unavailable(_) | Self::CommitUnknown | Self::Conflict => true,
             Self::Statement(_) | Self::Decode(_) => false,
         }
+    }
+
+    /// Postgres says that a unique key is taken: somebody else was faster, and another look shows by whom.
+    pub fn is_taken(&self) -> bool {
+        let Self::Statement(cause) = self else { return false };
+        let error = cause.downcast_ref::<tokio_postgres::Error>();
+        error.and_then(tokio_postgres::Error::code) == Some(&SqlState::UNIQUE_VIOLATION)
     }
 
     /// Not available, for a reason of our own.

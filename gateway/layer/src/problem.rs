@@ -340,6 +340,30 @@ mod tests {
     }
 
     #[test]
+    fn whatever_is_said_about_a_key_is_400_409_422_or_503_and_never_500() {
+        let invalid = [
+            KeyError::Empty,
+            KeyError::TooLong,
+            KeyError::ControlCharacter,
+            KeyError::NotUtf8,
+            KeyError::MalformedQuotes,
+        ];
+        let others = [
+            Problem::missing_key(),
+            Problem::several_keys(),
+            Problem::request_in_progress(),
+            Problem::outcome_pending(),
+            Problem::key_reuse(),
+            Problem::idempotency_unavailable(),
+            Problem::nothing_happened(),
+            Problem::in_doubt(),
+        ];
+        for problem in invalid.map(Problem::invalid_key).into_iter().chain(others) {
+            assert!([400, 409, 422, 503].contains(&problem.status().as_u16()), "{problem:?}");
+        }
+    }
+
+    #[test]
     fn retryable_and_retry_after_follow_the_table() {
         let table = [
             (Problem::missing_key(), 400, false, None),

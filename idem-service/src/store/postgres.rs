@@ -87,7 +87,8 @@ impl Attempts {
     fn judge(&mut self, sent: Result<Vec<Row>, DatabaseError>) -> Result<Option<Written>, StoreError> {
         match sent {
             Ok(rows) => Ok(Some(Written { rows, is_unsure: self.is_unsure })),
-            Err(error) if error.is_transient() && self.failed + 1 < ATTEMPTS => {
+            // A taken key is no bug: no statement here insists on a row of its own, so another round meets the one that stands.
+            Err(error) if (error.is_transient() || error.is_taken()) && self.failed + 1 < ATTEMPTS => {
                 self.failed += 1;
                 self.is_unsure |= matches!(error, DatabaseError::CommitUnknown);
                 Ok(None)

@@ -1,8 +1,9 @@
 //! Many at once.
 
-use database::StoreUrl;
+use database::{Clock, StoreUrl};
 use futures::future::{join, join_all};
-use idem_core::Put;
+use idem_core::{Answer, Command, Fingerprint, Put};
+use idem_service::engine::Engine;
 use idem_service::store::{KeyId, Swap, SwapRequest, Version};
 
 use super::bench::*;
@@ -98,7 +99,7 @@ pub async fn batches_in_reverse_order_never_fail(bench: &Bench) {
     let keys: Vec<KeyId> = (0..100).map(|n| key(&format!("{n:03}"))).collect();
     let mut seen: Vec<_> = bench.store.load(&keys).await.unwrap();
     // Only where batches really meet are many rounds worth their time.
-    let rounds = if let Some(StoreUrl::Postgres(_)) = bench.url() { 100 } else { 10 };
+    let rounds = if let Some(StoreUrl::Postgres(_)) = bench.url() { 500 } else { 10 };
     for round in 0..rounds {
         let writes = |offset: u128| {
             let put = |place: usize, snapshot: &idem_service::store::Snapshot| match snapshot.record {
@@ -121,6 +122,29 @@ pub async fn batches_in_reverse_order_never_fail(bench: &Bench) {
             assert_same(snapshot(one), snapshot(other));
         }
         seen = forth.iter().map(|answer| snapshot(answer).clone()).collect();
+    }
+}
+
+/// As two items of one call, or two callers whose statements travel together: the same request twice, and another one between.
+pub async fn one_key_asked_for_twice_at_once_has_one_grant_and_another_request_a_mismatch(bench: &Bench) {
+    let engine = Engine::new(bench.store.clone(), Clock::system(), 0);
+    let request = |n: u128, body: u8| match reserving(n) {
+        Command::Reserve { attempt_id, operation_id, lease, retention, trace_context, .. } => {
+            let fingerprint = Fingerprint::from_slice(&[body; 32]).unwrap();
+            Command::Reserve { fingerprint, attempt_id, operation_id, lease, retention, trace_context }
+        }
+        other => other,
+    };
+    for round in 0..10 {
+        let key = key(&round.to_string());
+        let bodies = [1, 2, 1, 2];
+        let asked = bodies.iter().zip(1..).map(|(body, n)| engine.carry_out(&key, request(n, *body), None));
+        let answers: Vec<Answer> = join_all(asked).await.into_iter().map(|outcome| outcome.unwrap().answer).collect();
+        let winner = answers.iter().position(|answer| matches!(answer, Answer::Granted(_))).expect("one is granted");
+        for (place, answer) in answers.iter().enumerate().filter(|(place, _)| *place != winner) {
+            let expected = if bodies[place] == bodies[winner] { Answer::InProgress } else { Answer::Mismatch };
+            assert_eq!(*answer, expected, "round {round}, place {place}, winner {winner}");
+        }
     }
 }
 

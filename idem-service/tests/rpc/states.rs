@@ -212,7 +212,14 @@ async fn reclaim_follows_the_states(server: Server) {
                 let Reclaimed::Granted(heir) = won else { panic!("{state:?}: {won:?}") };
                 assert_eq!((heir.operation_id.as_str(), heir.fencing_token), (operation_id, token + 1));
                 assert!(heir.must_ask && heir.attempts == 2);
-                assert_eq!(finish(&client, Command::Complete, &key, &held).await, "superseded by in_progress");
+                // The old holder's heartbeat prolongs nobody's lease, and none of its other words counts.
+                let before = get(&client, &key).await.unwrap();
+                assert_eq!(before.lease_expires_at, heir.lease_expires_at);
+                server.hand.advance(LEASE / 2);
+                for command in COMMANDS {
+                    assert_eq!(finish(&client, command, &key, &held).await, "superseded by in_progress");
+                }
+                assert_eq!(get(&client, &key).await.unwrap(), before, "{state:?}");
                 assert_eq!(finish(&client, Command::Complete, &key, &heir).await, "completed");
             }
         }

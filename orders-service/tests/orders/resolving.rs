@@ -23,6 +23,7 @@ on_both_stores!(
     a_closed_payment_is_reopened_under_the_same_id,
     a_closed_payment_is_not_reopened_once_another_has_paid,
     a_closed_payment_is_watched_for_a_day,
+    a_closed_payment_is_not_watched_for_ever,
     closing_what_has_no_payment_changes_nothing,
 );
 
@@ -161,6 +162,28 @@ async fn a_closed_payment_is_watched_for_a_day(world: World) {
         .await;
     assert_eq!((world.script.refunds(&intent.payment()), world.script.refund_calls()), (1, 1));
     assert_eq!(world.order(&order.id).await.status(), OrderStatus::Expired, "never adopted, though seats are free");
+}
+
+async fn a_closed_payment_is_not_watched_for_ever(world: World) {
+    let (order, intent) = (world.ordered(1).await, Intent::new());
+    assert!(world.pay(&intent, 1, &order.id, "pm_late").await.unwrap().is_unknown());
+    assert!(matches!(world.close(&intent, 2).await.unwrap(), Closing::Closed(_)));
+    let given_up = intent.payment();
+    let asked = world.script.queries(&given_up);
+    world.advance(Duration::from_secs(26 * 3600));
+    world.eventually("it is asked for one last time", || async { world.script.queries(&given_up) > asked }).await;
+    let asked = world.script.queries(&given_up);
+    // An undecided one is asked for again and again, in the very rounds that would ask for the other.
+    let (order, open) = (world.ordered(1).await, Intent::new());
+    world.pay(&open, 1, &order.id, "pm_pending").await.unwrap();
+    for _ in 0..5 {
+        let before = world.script.queries(&open.payment());
+        world.advance(Duration::from_secs(24 * 3600));
+        world
+            .eventually("the open one is asked for", || async { world.script.queries(&open.payment()) > before })
+            .await;
+    }
+    assert_eq!(world.script.queries(&given_up), asked);
 }
 
 async fn closing_what_has_no_payment_changes_nothing(world: World) {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use chassis::clock;
 use idem_proto::orders::v1::{
-    OrderStatus, PaymentStatus, RefusalReason, WebhookRejection, handle_webhook_response::Outcome,
-    lookup_response::Outcome as Found,
+    OrderStatus, PaymentStatus, RefusalReason, WebhookRejection, close_response::Outcome as Closing,
+    handle_webhook_response::Outcome, lookup_response::Outcome as Found,
 };
 
 use crate::{
@@ -21,6 +21,7 @@ on_both_stores!(
     an_event_before_its_payment_waits_for_it,
     an_event_about_other_money_is_never_adopted,
     an_event_of_an_unknown_kind_is_accepted_and_ignored,
+    an_event_about_a_payment_that_was_given_up_sends_its_money_back_once,
 );
 
 fn is_duplicate(outcome: &Outcome) -> bool {
@@ -143,4 +144,22 @@ async fn an_event_of_an_unknown_kind_is_accepted_and_ignored(world: World) {
     assert!(!is_duplicate(&world.deliver(r#"{"id":"evt-2","type":"payout.sent"}"#).await));
     assert!(!is_duplicate(&world.deliver(&event("evt-3", "payment.approved", "not-ours", 5)).await));
     assert_eq!(world.order(&order.id).await.status(), OrderStatus::Paid);
+}
+
+async fn an_event_about_a_payment_that_was_given_up_sends_its_money_back_once(world: World) {
+    let (order, intent) = (world.ordered(1).await, Intent::new());
+    assert!(world.pay(&intent, 1, &order.id, "pm_late").await.unwrap().is_unknown());
+    assert!(matches!(world.close(&intent, 2).await.unwrap(), Closing::Closed(_)));
+    world.script.land(&intent.payment());
+    // Heard by the event alone, many times at once: taken note of, never adopted.
+    let body = event("evt-late", "payment.approved", &intent.payment(), 1000);
+    let outcomes = futures::future::join_all((0..20).map(|_| world.deliver(&body))).await;
+    assert_eq!(outcomes.iter().filter(|outcome| !is_duplicate(outcome)).count(), 1);
+    world
+        .eventually("it is refunded", || async { world.payment(&intent).await.status() == PaymentStatus::Refunded })
+        .await;
+    assert_eq!((world.script.refunds(&intent.payment()), world.script.refund_calls()), (1, 1));
+    assert_eq!(world.order(&order.id).await.status(), OrderStatus::Pending);
+    world.pay(&Intent::new(), 1, &order.id, "pm_approved").await.unwrap().payment();
+    assert_eq!(world.stock("general").await, (1, 0, 99));
 }

@@ -183,7 +183,7 @@ async fn own_sql_uses_the_types_of_postgres() {
     let rows = client.write(insert, &[(&ids, Type::TEXT_ARRAY), (&counts, Type::INT8_ARRAY)]).await.unwrap();
     assert_eq!(rows.len(), 3);
     let taken = client.write(insert, &[(&ids, Type::TEXT_ARRAY), (&counts, Type::INT8_ARRAY)]).await.unwrap_err();
-    assert!(matches!(taken, DatabaseError::Statement(_)), "{taken:?}");
+    assert!(matches!(taken, DatabaseError::Statement(_)) && taken.is_taken(), "{taken:?}");
     let rows = client.read("SELECT count FROM things WHERE id = $1", &[(&"b", Type::TEXT)]).await.unwrap();
     assert_eq!(rows[0].get::<_, i64>(0), 2);
     assert_eq!(postgres(&store.db).clock().offset(), Duration::ZERO);

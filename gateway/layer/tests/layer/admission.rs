@@ -255,6 +255,17 @@ async fn two_scopes_never_meet() {
     let other = world.send(post("k").scope(Some("rest/b"))).await;
     assert_eq!((other.status, other.is_replay()), (201, false));
     assert_eq!(world.inner.executions(), 2);
+    // Keys as clients choose them who count their orders.
+    for nth in 1..=1000_u32 {
+        for (scope, mine) in [("rest/a", "1"), ("rest/b", "2")] {
+            let ask = || ask("/things").key(&nth.to_string()).scope(Some(scope));
+            let first = world.send(ask().body(mine)).await;
+            assert_eq!((first.status, first.is_replay()), (201, false), "{scope} {nth}");
+            // The other scope has bound the same key to another body, and nobody hears of it.
+            assert!(world.send(ask().body(mine)).await.is_replay(), "{scope} {nth}");
+        }
+    }
+    assert_eq!(world.inner.executions(), 2002);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,15 +1,30 @@
 //! A grant, and what the label of its answer makes of the key.
 
-use std::time::Duration;
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::Full;
 use idem_core::{FencingToken, StateName};
-use idem_layer::ports::{Found, Label, Outcome};
+use idem_layer::{
+    RoutePolicy,
+    ports::{Found, Label, Outcome},
+};
 use tokio::time::Instant;
+use tower::{Layer as _, ServiceExt as _};
 
 use crate::{
     memory::{Fault, Rpc},
     scripted::{Act, Gate, Say, created, labelled, outcome, pending, settled, sold_out, unknown, unlabelled},
-    world::{Answer, LEASE, UPSTREAM, World, key_id, post},
+    spans,
+    world::{Answer, LEASE, UPSTREAM, World, key_id, post, settle},
 };
 
 #[tokio::test(start_paused = true)]
@@ -165,6 +180,48 @@ async fn an_execution_past_its_deadline_is_cut_and_in_doubt() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_a_timeout_the_retry_learns_what_happened_whichever_way_it_went() {
+    for (say, is_replay, executions) in
+        [(settled(201, r#"{"made":1}"#, Label::Final), true, 1), (Say::Found(Found::Unknown), false, 2)]
+    {
+        let world = World::new();
+        world.inner.will(Act::Hang);
+        world.post("k").await.assert_problem(503, "upstream_unavailable/in_doubt");
+        tokio::time::advance(LEASE + Duration::from_secs(1)).await;
+        world.record.will(say);
+        let answer = world.post("k").await;
+        assert_eq!((answer.status, answer.is_replay(), world.inner.executions()), (201, is_replay, executions));
+        assert_eq!(world.state("k"), Some(StateName::Completed));
+        assert_eq!(world.post("k").await.body, answer.body);
+    }
+}
+
+/// The key is finished under the grant that came with it, not under anything that is computed again from the request.
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_changes_its_request_finishes_the_key_it_came_with() {
+    let world = World::new();
+    let executions = Arc::new(AtomicUsize::new(0));
+    let counted = executions.clone();
+    let handler = tower::service_fn(move |mut request: Request<Full<Bytes>>| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        *request.uri_mut() = "/elsewhere?x=1".parse().unwrap();
+        *request.method_mut() = Method::PUT;
+        *request.body_mut() = Full::new(Bytes::from_static(b"[]"));
+        request.headers_mut().clear();
+        request.extensions_mut().clear();
+        async { Ok::<_, Infallible>(labelled(201, "{}", Label::Final)) }
+    });
+    let service = world.layer.layer(RoutePolicy::required("POST /things")).layer(handler);
+    for is_replay in [false, true, true] {
+        let answer = service.clone().oneshot(post("k").request()).await.unwrap();
+        assert_eq!(answer.status(), 201);
+        assert_eq!(answer.headers().contains_key("idempotent-replayed"), is_replay);
+    }
+    assert_eq!(executions.load(Ordering::SeqCst), 1);
+    assert_eq!(world.store.states(), [(key_id("k"), StateName::Completed)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn execution_and_the_question_after_it_share_one_deadline() {
     let world = World::new();
     world.inner.will(Act::Slow(UPSTREAM - Duration::from_secs(5), Box::new(unknown())));
@@ -207,4 +264,24 @@ async fn a_client_that_goes_away_changes_nothing() {
     world.store.reaches(&key_id("k"), StateName::Completed).await;
     assert!(world.post("k").await.is_replay());
     assert_eq!(world.inner.executions(), 1);
+}
+
+/// A connection that breaks leaves no trace of its own answer; the operation does.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_goes_away_leaves_a_span_with_what_became_of_its_operation() {
+    spans::listen();
+    for (act, outcome) in [(created(), "executed"), (sold_out(), "released"), (unknown(), "in_doubt")] {
+        let world = World::new();
+        let gate = Gate::closed();
+        world.inner.will(Act::Gated(gate.clone(), Box::new(act)));
+        let client = world.start(post("k"));
+        gate.arrived().await;
+        client.abort();
+        assert!(client.await.is_err());
+        gate.open();
+        settle().await;
+        let ended = spans::ended("run operation", "idem.operation_id", &world.operation_id("k").to_string());
+        let [span] = ended.as_slice() else { panic!("one operation, one span: {ended:?}") };
+        assert_eq!(span.get("idem.outcome").map(String::as_str), Some(outcome));
+    }
 }

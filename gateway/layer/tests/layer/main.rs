@@ -11,6 +11,7 @@ mod outages;
 mod recovery;
 mod replay;
 mod scripted;
+mod spans;
 mod superseded;
 mod wait;
 mod world;

@@ -45,6 +45,8 @@ async fn a_complete_that_fails_three_times_is_made_again_before_the_answer_leave
     assert_eq!(answer.status, 201);
     assert!(answer.header("idempotency-key-expires").is_some());
     assert_eq!((world.state("k"), world.store.count(Rpc::Complete)), (Some(StateName::Completed), 4));
+    assert!(world.post("k").await.is_replay());
+    assert_eq!(world.inner.executions(), 1);
 }
 
 #[tokio::test(start_paused = true)]

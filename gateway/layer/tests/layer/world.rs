@@ -249,7 +249,7 @@ impl Ask {
         Self { scope: scope.map(|scope| Scope::new(scope).unwrap()), ..self }
     }
 
-    fn request(self) -> Request<Full<Bytes>> {
+    pub fn request(self) -> Request<Full<Bytes>> {
         let mut request = Request::builder().method(self.method).uri(self.uri);
         for (name, value) in self.headers {
             request = request.header(name, value);
