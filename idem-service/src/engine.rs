@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use chassis::deadline::Deadline;
 use database::Clock;
+use fault_point::fault_point;
 use idem_core::{Answer, Command, Put, Record, State, Verdict, decide};
 use tokio::time::{Instant, timeout_at};
 
@@ -123,6 +124,7 @@ impl Engine {
                 Err(EngineError::Store(StoreError::Unavailable(cause))) if Instant::now() + BLIP_PAUSE < limit => {
                     // Perhaps only the reply is lost: every command meets its own commit as its own.
                     tracing::debug!(%cause, "the store failed, asking once more");
+                    fault_point!("idem blip: pause");
                     tokio::time::sleep(BLIP_PAUSE).await;
                     start = None;
                 }
@@ -196,6 +198,7 @@ impl Engine {
                 return Ok(outcome);
             }
             let next_look = until.min(Instant::now() + pause.min(lease_left(&outcome.snapshot)));
+            fault_point!("idem wait: pause");
             let _ = timeout_at(next_look, ring).await;
             pause = (pause * 2).min(LOOK_MAX);
         }
@@ -232,7 +235,9 @@ impl Engine {
 
     async fn load(&self, key: &KeyId, limit: Instant) -> Result<Snapshot, EngineError> {
         let asked = self.replays.moment();
+        fault_point!("idem load: ask" => Err(StoreError::at_fault_point().into()));
         let snapshots = within(limit, self.store.load(std::slice::from_ref(key))).await?;
+        fault_point!("idem load: answered" => Err(StoreError::at_fault_point().into()));
         let snapshot = only(snapshots)?;
         self.replays.keep(key, &snapshot, asked);
         Ok(snapshot)
@@ -248,7 +253,9 @@ impl Engine {
     ) -> Result<Swap, EngineError> {
         let asked = self.replays.moment();
         let write = SwapRequest { key: key.clone(), seen, put, audit, until: Some(limit) };
+        fault_point!("idem swap: ask" => Err(StoreError::at_fault_point().into()));
         let swap = only(within(limit, self.store.swap(vec![write])).await?)?;
+        fault_point!("idem swap: answered" => Err(StoreError::at_fault_point().into()));
         match &swap {
             Swap::Won(snapshot) => {
                 self.replays.keep(key, snapshot, asked);

@@ -189,6 +189,13 @@ pub enum StoreError {
     Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
+impl StoreError {
+    /// What a fault point makes of a call: it was not carried out, or its answer is lost.
+    pub(crate) fn at_fault_point() -> Self {
+        Self::Unavailable("the call is lost at a fault point".into())
+    }
+}
+
 impl From<DatabaseError> for StoreError {
     fn from(error: DatabaseError) -> Self {
         if error.is_transient() { Self::Unavailable(Box::new(error)) } else { Self::Broken(Box::new(error)) }

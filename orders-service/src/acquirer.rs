@@ -11,6 +11,7 @@ use crate::{
 };
 
 pub mod http;
+pub(crate) mod road;
 
 /// A charge to make under a payment id.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use chassis::deadline::Deadline;
 use database::Tx;
+use fault_point::fault_point;
 
 use crate::{
     acquirer::{Charge, Word},
@@ -150,8 +151,10 @@ impl Shop {
                         return Ok(kept.answer(grant));
                     }
                     _ if seen.token > grant.token => return Err(OrdersError::StaleToken),
-                    _ => tokio::time::sleep(GLANCE).await,
+                    _ => {}
                 }
+                fault_point!("wait for answer: pause");
+                tokio::time::sleep(GLANCE).await;
             }
         };
         tokio::time::timeout(patience, answered).await.unwrap_or_else(|_| Ok(Answer::unknown(None)))

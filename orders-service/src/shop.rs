@@ -6,7 +6,10 @@ use chassis::deadline::Deadline;
 use database::{BoxFuture, Database, DatabaseError, Tx};
 use tokio::sync::Notify;
 
-use crate::{acquirer::Acquirer, error::OrdersError};
+use crate::{
+    acquirer::{Acquirer, road::Road},
+    error::OrdersError,
+};
 
 /// How often work is begun again because holds that are over were in its way. Each round sweeps them first, so only a flood of holds
 /// lapsing at this very moment can use them up.
@@ -32,7 +35,7 @@ pub struct Settings {
 #[derive(Clone)]
 pub struct Shop {
     pub(crate) store: Database,
-    pub(crate) acquirer: Arc<dyn Acquirer>,
+    pub(crate) acquirer: Road,
     pub(crate) settings: Arc<Settings>,
     /// Wakes the refund outbox after a commit that put something into it.
     pub(crate) refund_ordered: Arc<Notify>,
@@ -41,7 +44,7 @@ pub struct Shop {
 impl Shop {
     /// Opens the shop over a store and an acquirer.
     pub fn new(store: Database, acquirer: Arc<dyn Acquirer>, settings: Settings) -> Self {
-        Self { store, acquirer, settings: Arc::new(settings), refund_ordered: Arc::default() }
+        Self { store, acquirer: Road::to(acquirer), settings: Arc::new(settings), refund_ordered: Arc::default() }
     }
 
     /// Runs `work` as one transaction, sweeping holds that are over when it says that they are in its way.

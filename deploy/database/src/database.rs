@@ -1,8 +1,10 @@
 //! A store of either kind.
 
+use fault_point::fault_point;
 use futures::future::BoxFuture;
 use tracing::Instrument;
 
+use crate::failure::Failure;
 use crate::postgres::Access;
 use crate::{Clock, DatabaseError, Migrated, OpenError, Options, Postgres, Schema, Sqlite, StoreUrl, Tx};
 
@@ -68,10 +70,13 @@ impl Database {
         E: From<DatabaseError> + Send + 'static,
     {
         let span = tracing::debug_span!("run transaction", db.transaction = name);
-        match self {
+        fault_point!("{name}: begin" => Err(Failure::at_fault_point().error.into()));
+        let done = match self {
             Self::Sqlite(sqlite) => sqlite.transact(name, work).instrument(span).await,
             Self::Postgres(postgres) => postgres.transact(name, Access::Write, work).instrument(span).await,
-        }
+        }?;
+        fault_point!("{name}: committed" => Err(DatabaseError::CommitUnknown.into()));
+        Ok(done)
     }
 
     /// Runs `work` over one consistent snapshot; statements that write are refused.
@@ -88,6 +93,7 @@ impl Database {
         E: From<DatabaseError> + Send + 'static,
     {
         let span = tracing::debug_span!("run read transaction", db.transaction = name);
+        fault_point!("{name}: begin" => Err(Failure::at_fault_point().error.into()));
         match self {
             Self::Sqlite(sqlite) => sqlite.read_transaction(name, work).instrument(span).await,
             Self::Postgres(postgres) => postgres.transact(name, Access::Read, work).instrument(span).await,

@@ -29,4 +29,9 @@ impl Failure {
     pub(crate) fn last(error: DatabaseError) -> Self {
         Self { class: Class::Final, error }
     }
+
+    /// What a fault point makes of a statement or a commit that has not been sent.
+    pub(crate) fn at_fault_point() -> Self {
+        Self::last(DatabaseError::unavailable("it fails at a fault point"))
+    }
 }

@@ -129,11 +129,11 @@ fn complete<T, E: From<DatabaseError>>(
     connection: &mut Connection,
     work: impl for<'a> Fn(&'a mut Tx<'_>) -> BoxFuture<'a, Result<T, E>>,
 ) -> Result<T, E> {
-    let mut tx = Tx::new(clock.over_wall(), Engine::Sqlite(Mutex::new(connection)));
+    let mut tx = Tx::new(name, clock.over_wall(), Engine::Sqlite(Mutex::new(connection)));
     let result = work(&mut tx).now_or_never().unwrap_or_else(|| {
         panic!("the transaction `{name}` waits for something other than its statements, which no transaction may")
     });
-    match tx.into_failure() {
+    match tx.end(result.is_ok()) {
         Some(failure) => Err(result.err().unwrap_or_else(|| failure.error.into())),
         None => result,
     }

@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use fault_point::fault_point;
 use rusqlite::Connection;
 
 use crate::failure::Failure;
@@ -15,6 +16,7 @@ use crate::{DatabaseError, Row, Value, sqlite};
 /// later statement fails too and nothing is committed, even if the work answers `Ok`. (Postgres has it so; SQLite
 /// follows, lest a text that passes on one engine fails on the other.)
 pub struct Tx<'t> {
+    name: &'static str,
     now: i64,
     engine: Engine<'t>,
     failure: Option<Failure>,
@@ -37,7 +39,7 @@ impl Tx<'_> {
 
     /// Runs a statement that answers no rows; returns how many rows it touched.
     pub async fn execute(&mut self, sql: &str, params: &[Value]) -> Result<u64, DatabaseError> {
-        self.refuse_after_failure()?;
+        self.admit(sql)?;
         let done = match &mut self.engine {
             Engine::Sqlite(connection) => sqlite::statements::execute(alone(connection), sql, params),
             Engine::Postgres(session) => session.execute(sql, params).await,
@@ -47,7 +49,7 @@ impl Tx<'_> {
 
     /// Runs a statement and returns its rows: a `SELECT`, or a write with `RETURNING`.
     pub async fn query(&mut self, sql: &str, params: &[Value]) -> Result<Vec<Row>, DatabaseError> {
-        self.refuse_after_failure()?;
+        self.admit(sql)?;
         let rows = match &mut self.engine {
             Engine::Sqlite(connection) => sqlite::statements::query(alone(connection), sql, params),
             Engine::Postgres(session) => session.query(sql, params).await,
@@ -65,8 +67,13 @@ impl Tx<'_> {
         Ok(rows.pop())
     }
 
-    fn refuse_after_failure(&self) -> Result<(), DatabaseError> {
-        self.failure.as_ref().map_or(Ok(()), |failure| Err(failure.error.clone()))
+    /// Refuses every statement after one has failed.
+    fn admit(&mut self, sql: &str) -> Result<(), DatabaseError> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.error.clone());
+        }
+        fault_point!("{}: {}", self.name, named(sql) => Err(self.fail(Failure::at_fault_point())));
+        Ok(())
     }
 
     fn fail(&mut self, failure: Failure) -> DatabaseError {
@@ -77,14 +84,22 @@ impl Tx<'_> {
 }
 
 impl<'t> Tx<'t> {
-    pub(crate) fn new(now: i64, engine: Engine<'t>) -> Self {
-        Self { now, engine, failure: None }
+    pub(crate) fn new(name: &'static str, now: i64, engine: Engine<'t>) -> Self {
+        Self { name, now, engine, failure: None }
     }
 
-    /// The failure that has ended this transaction, if one has.
-    pub(crate) fn into_failure(self) -> Option<Failure> {
+    /// The work is over: the failure that has ended this transaction, if one has. `is_done` when the work wants its commit.
+    pub(crate) fn end(self, is_done: bool) -> Option<Failure> {
+        if is_done && self.failure.is_none() {
+            fault_point!("{}: commit", self.name => Some(Failure::at_fault_point()));
+        }
         self.failure
     }
+}
+
+/// The name of a statement: the comment on its first line.
+fn named(sql: &str) -> &str {
+    sql.lines().next().and_then(|line| line.strip_prefix("-- ")).unwrap_or("statement")
 }
 
 fn alone<'c>(connection: &'c mut Mutex<&mut Connection>) -> &'c Connection {

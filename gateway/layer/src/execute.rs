@@ -3,6 +3,7 @@
 use std::panic::AssertUnwindSafe;
 
 use bytes::Bytes;
+use fault_point::fault_point;
 use futures::{FutureExt, future::BoxFuture};
 use http::{Request, Response, request::Parts};
 use http_body::Body;
@@ -22,6 +23,14 @@ pub(crate) type Execute = Box<dyn FnOnce(Permit) -> BoxFuture<'static, Option<Ex
 pub(crate) struct Executed {
     pub(crate) response: Response<Bytes>,
     pub(crate) outcome: Option<Outcome>,
+}
+
+/// Executes. None when what came of it is not known.
+pub(crate) async fn run(execute: Execute, permit: Permit) -> Option<Executed> {
+    fault_point!("execute: call" => None);
+    let executed = execute(permit).await;
+    fault_point!("execute: answered" => None);
+    executed
 }
 
 /// `inner`, which was polled ready, with the request that it is to execute. None when it fails, panics or takes longer than the

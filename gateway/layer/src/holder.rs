@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use fault_point::fault_point;
 use http::Response;
 use idem_core::{FencingToken, OperationId, Response as Stored};
 use tokio::time::{Instant, sleep};
@@ -154,6 +155,7 @@ impl Holder {
             if Instant::now() + pause >= until {
                 return Err(error);
             }
+            fault_point!("{}: pause", closing.name());
             sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
@@ -161,10 +163,23 @@ impl Holder {
 
     async fn say(&self, closing: &Closing, deadline: Instant) -> Result<Finished, BackendError> {
         let (backend, held) = (&self.shared.backend, (self.operation_id, self.token));
-        match closing {
+        fault_point!("{}: call", closing.name() => Err(BackendError::at_fault_point()));
+        let finished = match closing {
             Closing::Complete(stored) => backend.complete(&self.key, held, stored.clone(), deadline).await,
             Closing::Release => backend.release(&self.key, held, deadline).await,
             Closing::Abandon => backend.abandon(&self.key, held, deadline).await,
+        };
+        fault_point!("{}: answered", closing.name() => Err(BackendError::at_fault_point()));
+        finished
+    }
+}
+
+impl Closing {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Complete(_) => "complete",
+            Self::Release => "release",
+            Self::Abandon => "abandon",
         }
     }
 }

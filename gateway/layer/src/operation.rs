@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use fault_point::fault_point;
 use http::Response;
 use idem_core::{AttemptId, Fingerprint, TraceContext};
 use tokio::{sync::oneshot, time::Instant};
@@ -10,7 +11,7 @@ use tracing::{Span, warn};
 
 use crate::{
     Problem,
-    execute::{Execute, Executed},
+    execute::{self, Execute, Executed},
     headers,
     holder::{Decided, Holder},
     layer::{Answer, Shared},
@@ -125,13 +126,16 @@ impl Attempt {
             wait,
             trace_context: self.trace_context.clone(),
         };
-        self.shared.backend.reserve(call, deadline).await
+        fault_point!("reserve: call" => Err(BackendError::at_fault_point()));
+        let reserved = self.shared.backend.reserve(call, deadline).await;
+        fault_point!("reserve: answered" => Err(BackendError::at_fault_point()));
+        reserved
     }
 }
 
 /// Executes, and does with the answer what its label says.
 pub(crate) async fn carry_out(holder: Holder, execute: Execute) -> Decided {
-    let Some(Executed { mut response, outcome: Some(outcome) }) = execute(holder.permit()).await else {
+    let Some(Executed { mut response, outcome: Some(outcome) }) = execute::run(execute, holder.permit()).await else {
         return ask_again(holder).await;
     };
     // The system of record may have met an execution of its own from before.

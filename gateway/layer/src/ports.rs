@@ -105,6 +105,13 @@ pub enum Finished {
 #[error("the idempotency service cannot be reached")]
 pub struct BackendError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 
+impl BackendError {
+    /// What a fault point makes of a call: the request or its answer is lost.
+    pub(crate) fn at_fault_point() -> Self {
+        Self("the call is lost at a fault point".into())
+    }
+}
+
 /// Keeps keys. Every call must return by its deadline.
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {

@@ -2,6 +2,7 @@
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
+use fault_point::fault_point;
 use futures::FutureExt;
 use idem_core::{AttemptId, FencingToken, OperationId};
 use tokio::time::{Instant, timeout_at};
@@ -14,7 +15,7 @@ use crate::{
     holder::{Decided, Holder},
     layer::Shared,
     operation::{RESERVE_PATIENCE, carry_out, record_grant, unavailable},
-    ports::{Found, KeyId, Label, Reclaimed, RecoverError},
+    ports::{BackendError, Found, KeyId, Label, Reclaimed, RecoverError},
     tally::Verdict,
 };
 
@@ -34,8 +35,7 @@ pub(crate) async fn reclaim(
     let deadline = (asked + RESERVE_PATIENCE).max(asked_again + RECLAIM_PATIENCE_MIN);
     // A new attempt: the one that met the stale key was granted nothing.
     let attempt_id = AttemptId(uuid::Uuid::new_v4());
-    let reclaimed = shared.backend.reclaim(&key, seen, attempt_id, shared.settings.lease, deadline).await;
-    Decided::answer(match reclaimed {
+    Decided::answer(match raise(&shared, &key, seen, attempt_id, deadline).await {
         Ok(Reclaimed::Granted(held)) => {
             let holder = Holder::new(shared, key, held, asked_again);
             record_grant(&holder);
@@ -45,6 +45,19 @@ pub(crate) async fn reclaim(
         Ok(Reclaimed::InProgress) => shared.refuse(&Problem::request_in_progress(), Verdict::InProgress),
         Err(error) => unavailable(&shared, &error),
     })
+}
+
+async fn raise(
+    shared: &Shared,
+    key: &KeyId,
+    seen: (OperationId, FencingToken),
+    attempt_id: AttemptId,
+    deadline: Instant,
+) -> Result<Reclaimed, BackendError> {
+    fault_point!("reclaim: call" => Err(BackendError::at_fault_point()));
+    let reclaimed = shared.backend.reclaim(key, seen, attempt_id, shared.settings.lease, deadline).await;
+    fault_point!("reclaim: answered" => Err(BackendError::at_fault_point()));
+    reclaimed
 }
 
 /// Asks what the former holder did, and acts on it. Nothing executes before the answer is in.
@@ -76,6 +89,7 @@ pub(crate) async fn recover(holder: Holder, execute: Execute) -> Decided {
 /// asked.
 pub(crate) async fn look_up(holder: &Holder) -> Result<Found, RecoverError> {
     let permit = holder.permit();
+    fault_point!("look up: call" => Err(RecoverError::Unreachable("it is lost at a fault point".into())));
     let lookup = holder.shared.recover.lookup(permit.operation_id, permit.token, permit.deadline);
     let found = match timeout_at(permit.deadline, AssertUnwindSafe(lookup).catch_unwind()).await {
         Ok(Ok(found)) => found,
@@ -85,5 +99,6 @@ pub(crate) async fn look_up(holder: &Holder) -> Result<Found, RecoverError> {
     if let Err(error) = &found {
         warn!(error = error as &dyn std::error::Error, "the system of record could not say what happened");
     }
+    fault_point!("look up: answered" => Err(RecoverError::Unreachable("it is lost at a fault point".into())));
     found
 }

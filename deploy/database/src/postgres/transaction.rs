@@ -91,9 +91,9 @@ impl Postgres {
         lease.begin_transaction();
         let now = lease.begin(&begin(name, access, lease.settings())).await.map_err(|failure| (failure, None))?;
         let now = now.saturating_add(self.clock().offset_micros());
-        let mut tx = Tx::new(now, Engine::Postgres(&lease));
+        let mut tx = Tx::new(name, now, Engine::Postgres(&lease));
         let result = work(&mut tx).await;
-        let failure = tx.into_failure();
+        let failure = tx.end(result.is_ok());
         match (&result, &failure, access) {
             (Ok(_), None, Access::Write) => lease.commit().await.map_err(|failure| (failure, None))?,
             (Ok(_), None, Access::Read) => lease.send("COMMIT"),
