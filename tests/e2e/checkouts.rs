@@ -112,6 +112,7 @@ on_both_stores! {
         assert_eq!(world.ticket_type("general").await["held"], 200);
     }
 
+    #[settings(short)]
     async fn clients_that_leave_while_they_pay_are_charged_once(world: World) {
         let mut dice = Dice::new();
         let mut bodies = Vec::new();

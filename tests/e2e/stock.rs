@@ -12,7 +12,7 @@ on_both_stores! {
         world.put_ticket_type("club", 10).await.expect(201);
         let buyers = (0..200).map(|n| {
             let world = world.clone();
-            async move { world.post("/v1/orders", &format!("buyer-{n}"), World::order_body_of("club", 2)).await }
+            async move { world.post_patiently("/v1/orders", &format!("buyer-{n}"), World::order_body_of("club", 2)).await }
         });
         let replies = futures::future::join_all(buyers).await;
         let placed = replies.iter().filter(|r| r.status == 201).count();
@@ -98,7 +98,7 @@ async fn a_hundred_abandoned_holds_are_swept_without_a_request_on_postgres() {
     let world = World::start_with(Store::Sqlite, |s| s.data = idem_local::Data::Postgres(url)).await;
     let buyers = (0..100).map(|n| {
         let world = world.clone();
-        async move { world.place(&format!("k{n}"), 1).await }
+        async move { world.post_patiently("/v1/orders", &format!("k{n}"), World::order_body(1)).await.expect(201) }
     });
     futures::future::join_all(buyers).await;
     let held = "SELECT held FROM ticket_types WHERE id = 'general'";

@@ -125,6 +125,17 @@ impl World {
         self.ask(Method::POST, path).key(key).json(&body).send().await
     }
 
+    /// `POST path` as a patient client does: once more with the same key while it is told to come again. Many at once may be too
+    /// many for the two seconds of a Reserve when the machine is busy with something else.
+    pub async fn post_patiently(&self, path: &str, key: &str, body: Value) -> Reply {
+        eventually(&format!("{key} is answered"), || async {
+            let reply = self.post(path, key, body.clone()).await;
+            let comes_again = reply.status == 503 || (reply.status == 409 && reply.json()["error"] == "conflict");
+            (!comes_again).then_some(reply)
+        })
+        .await
+    }
+
     /// `POST path` without a key or a body.
     pub async fn post_bare(&self, path: &str) -> Reply {
         self.ask(Method::POST, path).send().await

@@ -6,6 +6,7 @@ mod buyer;
 mod clerk;
 mod forger;
 mod journey;
+mod manager;
 mod market;
 mod pace;
 mod pursuit;
@@ -23,7 +24,7 @@ use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
 use crate::{edge::Edge, history::Recorder};
 
-use self::{buyer::Buyer, clerk::Clerk, pace::Pace, sender::Sender};
+use self::{buyer::Buyer, clerk::Clerk, manager::Manager, pace::Pace, sender::Sender};
 
 pub use market::Market;
 pub use sweep::sweep;
@@ -55,6 +56,7 @@ pub struct Buyers {
     phase: watch::Sender<Phase>,
     buyers: Vec<JoinHandle<()>>,
     clerk: JoinHandle<()>,
+    manager: JoinHandle<anyhow::Result<()>>,
 }
 
 impl Buyers {
@@ -63,6 +65,14 @@ impl Buyers {
         let (phase, seen) = watch::channel(Phase::Buying);
         let sender = Arc::new(Sender::new(edge.clone(), recorder.clone(), Pace::new(settings.rate))?);
         let tasks = Tasks::new();
+        let manager = Manager {
+            edge: edge.clone(),
+            recorder: recorder.clone(),
+            market: market.clone(),
+            phase: seen.clone(),
+            seed: settings.seed,
+        };
+        let manager = tasks.spawn("manager", manager.work());
         let market = Arc::new(market);
         let mut buyers = Vec::new();
         for number in 0..settings.count {
@@ -74,7 +84,7 @@ impl Buyers {
         }
         let clerk = Clerk::new(edge.clone(), recorder.clone(), seen)?;
         let clerk = tasks.spawn("clerk", clerk.work());
-        Ok(Self { phase, buyers, clerk })
+        Ok(Self { phase, buyers, clerk, manager })
     }
 
     /// Lets everybody get the answers that they are waiting for, which they do for so long at most, and go home. Fails when one of
@@ -96,6 +106,6 @@ impl Buyers {
         for one in gone.into_iter().chain([self.clerk.await]) {
             one.context("a buyer, or the clerk, broke off")?;
         }
-        Ok(())
+        self.manager.await.context("the manager broke off")?
     }
 }

@@ -17,7 +17,7 @@ mod violation;
 use crate::{edge::Window, history::History, ledger::Ledger};
 
 pub use answer::{Class, Problem};
-pub use case::{Case, Route, key_of};
+pub use case::{Case, Route, encoded, key_of};
 pub use violation::{KeyId, Violation};
 
 /// Every promise that was broken, and how.

@@ -172,6 +172,11 @@ impl Windows {
 }
 
 impl Window {
+    /// May it fail a request? What only comes by webhook can be asked for, and nobody's lease hangs on a process's own clock.
+    pub fn may_fail_requests(&self) -> bool {
+        !self.fault.starts_with("webhook-") && self.fault != "clock"
+    }
+
     /// Was it at work at any moment from `from_ms` to `until_ms`?
     pub fn overlaps(&self, from_ms: u64, until_ms: u64) -> bool {
         self.from_ms <= until_ms && self.until_ms.is_none_or(|end| from_ms <= end)

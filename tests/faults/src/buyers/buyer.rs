@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rand::{Rng as _, rngs::StdRng};
+use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use tokio::sync::watch;
 
 use super::{Market, Phase, pursuit::Bought, sender::Sender, spelling};
@@ -20,6 +20,8 @@ pub(super) struct Buyer {
     pub(super) phase: watch::Receiver<Phase>,
     /// What it could ask for once more.
     pub(super) bought: Vec<Bought>,
+    /// Its keys begin with this.
+    name: String,
     /// How many keys it has made.
     keys: u64,
 }
@@ -33,8 +35,26 @@ impl Buyer {
         phase: watch::Receiver<Phase>,
     ) -> Self {
         let tenant = number % sender.edge.tenants.len();
+        // Buyers of different tenants use the same keys, and never meet.
+        let name = (number / sender.edge.tenants.len()).to_string();
         let number = u32::try_from(number).expect("a few buyers");
-        Self { number, tenant, randomness, sender, market, phase, bought: Vec::new(), keys: 0 }
+        Self { number, tenant, randomness, sender, market, phase, bought: Vec::new(), name, keys: 0 }
+    }
+
+    /// The same buyer at another till, with keys of its own: it does something else at the same time.
+    pub(super) fn twin(&mut self) -> Self {
+        self.keys += 1;
+        Self {
+            number: self.number,
+            tenant: self.tenant,
+            randomness: StdRng::seed_from_u64(self.randomness.random()),
+            sender: Arc::clone(&self.sender),
+            market: Arc::clone(&self.market),
+            phase: self.phase.clone(),
+            bought: Vec::new(),
+            name: format!("{}-{}", self.name, self.keys),
+            keys: 0,
+        }
     }
 
     /// One journey after another until the shop closes.
@@ -51,11 +71,10 @@ impl Buyer {
         }
     }
 
-    /// A key that this tenant has not used. Buyers of different tenants use the same ones, and never meet.
+    /// A key that this tenant has not used.
     pub(super) fn new_key(&mut self) -> String {
         self.keys += 1;
-        let pair = self.number as usize / self.sender.edge.tenants.len();
-        spelling::text(&mut self.randomness, &format!("{pair}-{}", self.keys))
+        spelling::text(&mut self.randomness, &format!("{}-{}", self.name, self.keys))
     }
 
     pub(super) fn chance(&mut self, probability: f64) -> bool {

@@ -10,7 +10,7 @@ use super::{
     pursuit::Want,
 };
 use crate::{
-    checker::Class,
+    checker::{Class, encoded},
     history::{Answer, Kind, Purpose},
 };
 
@@ -49,9 +49,14 @@ impl Buyer {
             self.link(&order).await;
         }
         match self.randomness.random_range(0..100) {
-            0..=71 => self.pay_until_paid(&order).await,
-            72..=79 => drop(self.change(Kind::Confirm, &order).await),
-            80..=89 => drop(self.change(Kind::Cancel, &order).await),
+            0..=59 => self.pay_until_paid(&order).await,
+            60..=66 => drop(self.change(Kind::Confirm, &order).await),
+            67..=76 => drop(self.change(Kind::Cancel, &order).await),
+            77..=87 => self.rush(&order).await,
+            88..=92 => {
+                self.linger().await;
+                self.pay_until_paid(&order).await;
+            }
             // The hold runs out by itself.
             _ => return,
         }
@@ -113,6 +118,28 @@ impl Buyer {
         }
     }
 
+    /// Pays and does something else with the same order at the same time, under another key: only one of them may come to something.
+    async fn rush(&mut self, order: &str) {
+        let mut twin = self.twin();
+        let other = async {
+            twin.think(0..400).await;
+            match twin.randomness.random_range(0..3) {
+                0 => drop(twin.change(Kind::Cancel, order).await),
+                1 => drop(twin.change(Kind::Confirm, order).await),
+                _ => twin.pay_until_paid(order).await,
+            }
+        };
+        tokio::join!(self.pay_until_paid(order), other);
+        self.bought.append(&mut twin.bought);
+    }
+
+    /// Waits until the hold of the order is about to be over, or just is.
+    async fn linger(&mut self) {
+        let hold = self.sender.edge.hold_ttl;
+        let until = hold.mul_f64(self.randomness.random_range(0.93..1.03));
+        self.rest_while_buying(until).await;
+    }
+
     /// Confirms or cancels, with a key or without one.
     async fn change(&mut self, kind: Kind, order: &str) -> Option<Answer> {
         let verb = if kind == Kind::Confirm { "confirm" } else { "cancel" };
@@ -141,11 +168,17 @@ impl Buyer {
 
     /// Asks for something that was finished long ago, or looks at what is for sale.
     async fn look_back(&mut self) {
-        if self.chance(0.3) {
+        if self.chance(0.2) {
             let ticket_type = self.market.clone().any(&mut self.randomness);
             self.read(Purpose::Read, self.tenant, format!("/v1/ticket-types/{ticket_type}")).await;
         } else if let Some(bought) = self.bought.choose(&mut self.randomness).cloned() {
-            self.ask_again(&bought).await;
+            match bought.want.key.as_deref().filter(|_| self.chance(0.2)) {
+                Some(key) => {
+                    let path = format!("/v1/idempotency-keys/{}", encoded(key));
+                    self.read(Purpose::Read, self.tenant, path).await;
+                }
+                None => self.ask_again(&bought).await,
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use rand::{Rng as _, rngs::StdRng, seq::IndexedRandom as _};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::edge::Edge;
@@ -31,12 +31,7 @@ impl Market {
     pub async fn open(edge: &Edge) -> anyhow::Result<Self> {
         let client = reqwest::Client::builder().no_proxy().timeout(edge.client_timeout).build()?;
         for (name, price, capacity) in ROOMY.iter().chain(&HOT) {
-            let body = json!({
-                "venueId": VENUE,
-                "name": format!("The {name}"),
-                "price": {"amount": price, "currency": "EUR"},
-                "capacity": capacity,
-            });
+            let body = offer(name, *price, *capacity);
             let mut tries = 0;
             loop {
                 tries += 1;
@@ -69,10 +64,25 @@ impl Market {
         basket
     }
 
+    /// A hot type with another capacity, which may be smaller than what is sold.
+    pub(super) fn resized(&self, randomness: &mut StdRng) -> (&'static str, Value) {
+        let (name, price, capacity) = HOT.choose(randomness).expect("there is something for sale");
+        (name, offer(name, *price, randomness.random_range(capacity / 2..=capacity + 3)))
+    }
+
     /// Any ticket type.
     pub(super) fn any(&self, randomness: &mut StdRng) -> &'static str {
         choose(randomness)
     }
+}
+
+fn offer(name: &str, price: i64, capacity: i64) -> Value {
+    json!({
+        "venueId": VENUE,
+        "name": format!("The {name}"),
+        "price": {"amount": price, "currency": "EUR"},
+        "capacity": capacity,
+    })
 }
 
 /// Is it about seats that others wait for? Those who get them often give them back, so that there is always something to fight for.

@@ -167,15 +167,18 @@ impl Buyer {
 
     /// Waits, unless all is over.
     pub(super) async fn rest(&mut self, pause: Duration) {
-        let over = async {
-            while *self.phase.borrow_and_update() != Phase::Over {
-                if self.phase.changed().await.is_err() {
-                    return;
-                }
-            }
-        };
-        // Either is as good: time is up, or everything is.
-        drop(timeout(pause, over).await);
+        self.rest_until(Phase::Over, pause).await;
+    }
+
+    /// Waits, unless the shop closes.
+    pub(super) async fn rest_while_buying(&mut self, pause: Duration) {
+        self.rest_until(Phase::Finishing, pause).await;
+    }
+
+    async fn rest_until(&mut self, end: Phase, pause: Duration) {
+        let ended = self.phase.wait_for(|phase| *phase >= end);
+        // Either is as good: the time is up, or there is nothing to wait for.
+        drop(timeout(pause, ended).await);
     }
 
     /// A moment of doing nothing.

@@ -4,6 +4,7 @@ mod availability;
 mod check_ins;
 mod forgery;
 mod form;
+mod key_reads;
 mod liveness;
 mod money;
 mod one_order;
@@ -25,6 +26,7 @@ pub(super) const ALL: &[(&str, Rule)] = &[
     (stored_answer::NAME, stored_answer::check),
     (promises::NAME, promises::check),
     (reads::NAME, reads::check),
+    (key_reads::NAME, key_reads::check),
     (one_order::NAME, one_order::check),
     (money::NAME, money::check),
     (stock::NAME, stock::check),

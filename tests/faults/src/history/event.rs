@@ -245,6 +245,8 @@ pub enum Deed {
     Redeliver,
     /// A webhook that nobody at the acquirer signed; the target is the id of its event.
     Forge,
+    /// A ticket type gets another capacity.
+    Resize,
 }
 
 /// The stock at one moment, read in one transaction.

@@ -132,6 +132,7 @@ fn asked(call: &Call) -> &'static str {
         Route::Order(_) => "read order",
         Route::Payment(_) => "read payment",
         Route::TicketType(_) => "read ticket type",
+        Route::Key(_) => "read key",
         Route::Other => "other",
     }
 }

@@ -53,7 +53,7 @@ fn missing(case: &Case<'_>) -> Vec<Violation> {
             Route::Confirm(id) | Route::Cancel(id) | Route::Link(id) | Route::CheckIn(id) => id,
             Route::Order(id) | Route::Payment(id) => id,
             Route::Pay => text(&asked, "orderId"),
-            Route::Place | Route::TicketType(_) | Route::Other => continue,
+            Route::Place | Route::TicketType(_) | Route::Key(_) | Route::Other => continue,
         };
         if let Some(since) = told.get(&(call.tenant.as_str(), id.to_owned())).filter(|since| **since < call.sent_ms) {
             let what = format!("call {} did not find what had been there since {since} ms", call.id);
@@ -97,7 +97,7 @@ fn hold_against(case: &Case<'_>, call: &Call, answer: &Answer) -> Result<(), Str
         Route::Pay => paid(case, call, answer, &said),
         Route::Payment(id) => same("id", &said["id"], id).and_then(|()| payment(case, call, &said)),
         Route::CheckIn(id) => checked_in(case, call, &said, id),
-        Route::TicketType(_) | Route::Link(_) | Route::Other => Ok(()),
+        Route::TicketType(_) | Route::Key(_) | Route::Link(_) | Route::Other => Ok(()),
     }
 }
 

@@ -41,7 +41,7 @@ fn sight(case: &Case<'_>, call: &Call) -> Option<(Thing, String, Sight)> {
     let thing = match Route::of(call) {
         Route::Place | Route::Confirm(_) | Route::Cancel(_) | Route::Order(_) => Thing::Order,
         Route::Pay | Route::Payment(_) => Thing::Payment,
-        Route::CheckIn(_) | Route::Link(_) | Route::TicketType(_) | Route::Other => return None,
+        Route::CheckIn(_) | Route::Link(_) | Route::TicketType(_) | Route::Key(_) | Route::Other => return None,
     };
     // The answer under a key is what was true at some moment since the key was first sent.
     let from_ms = key_of(call)
