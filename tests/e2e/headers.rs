@@ -132,6 +132,8 @@ async fn bodies_over_the_limit_or_of_another_type_are_refused() {
         ask().send().await.expect_problem(400, "missing_idempotency_key", None, false);
         let coded = ask().key("k2").header("content-encoding", "br").send().await;
         coded.expect_problem(415, "unsupported_media_type", None, false);
+        let nowhere = world.ask(Method::POST, "/v1/nowhere").bytes("application/json", padded(1000 * 1024));
+        nowhere.send().await.expect_problem(404, "not_found", None, false);
     }
     send("k2", "text/plain", body.clone()).await.expect_problem(415, "unsupported_media_type", None, false);
     send("k2", "application/json; charset=utf-8", body.clone()).await.expect(201);

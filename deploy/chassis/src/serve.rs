@@ -10,6 +10,7 @@ mod foreign;
 mod in_flight;
 mod io;
 mod message;
+mod unread;
 
 pub use message::MESSAGE_MAX;
 

@@ -13,9 +13,6 @@ use crate::Problem;
 /// The largest body, as sent and as decoded.
 pub const BODY_MAX: usize = 256 * 1024;
 
-/// The most that is read of a body that is refused.
-const DISCARD_MAX: usize = 4 * BODY_MAX;
-
 /// How a body is encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Coding {
@@ -29,13 +26,7 @@ pub async fn read<B>(parts: &mut Parts, body: B) -> Result<Bytes, Problem>
 where
     B: Body<Data = Bytes>,
 {
-    let coding = match coding(&parts.headers) {
-        Ok(coding) => coding,
-        Err(problem) => {
-            discard(body).await;
-            return Err(problem);
-        }
-    };
+    let coding = coding(&parts.headers)?;
     let body = within_limit(body).await?;
     if body.is_empty() {
         // An empty body is {} whatever is said about it.
@@ -51,40 +42,20 @@ where
     Ok(settle_headers(parts, body))
 }
 
-/// Reads a body that nobody wants, so that the refusal arrives: a connection that is closed on bytes that were sent and not read
-/// is reset, and the answer on it is lost. What is larger than [`DISCARD_MAX`] is not worth it.
-pub(crate) async fn discard<B: Body<Data = Bytes>>(body: B) {
-    let mut body = std::pin::pin!(body);
-    let mut left = DISCARD_MAX;
-    while left > 0
-        && body.size_hint().lower() <= left as u64
-        && let Some(Ok(frame)) = body.frame().await
-    {
-        left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
-    }
-}
-
 async fn within_limit<B: Body<Data = Bytes>>(body: B) -> Result<Bytes, Problem> {
-    let mut body = std::pin::pin!(body);
-    // A length that is announced over the limit is refused whatever the bytes are.
+    // A length that is announced over the limit is refused before a byte is read.
     if body.size_hint().lower() > BODY_MAX as u64 {
-        discard(body).await;
         return Err(Problem::payload_too_large());
     }
+    let mut body = std::pin::pin!(body);
     let mut read = BytesMut::new();
-    let mut is_over = false;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Problem::invalid_request("the body could not be read").reason("body_cut_off"))?;
         let Ok(data) = frame.into_data() else { continue };
-        is_over = read.len() + data.len() > BODY_MAX;
-        if is_over {
-            break;
+        if read.len() + data.len() > BODY_MAX {
+            return Err(Problem::payload_too_large());
         }
         read.extend_from_slice(&data);
-    }
-    if is_over {
-        discard(body).await;
-        return Err(Problem::payload_too_large());
     }
     Ok(read.freeze())
 }
@@ -138,12 +109,11 @@ fn settle_headers(parts: &mut Parts, body: Bytes) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use std::{convert::Infallible, io::Write};
+    use std::io::Write;
 
     use flate2::{Compression, write::GzEncoder};
-    use futures::{FutureExt, StreamExt};
-    use http_body::Frame;
-    use http_body_util::{Full, StreamBody};
+    use futures::FutureExt;
+    use http_body_util::Full;
 
     use super::*;
 
@@ -203,24 +173,6 @@ mod tests {
             let refused = read_all(&[("content-encoding", name)], zipped.clone()).unwrap_err();
             assert_eq!(refused, (415, "unsupported_media_type"), "{name}");
         }
-    }
-
-    #[test]
-    fn a_refused_body_is_read_up_to_a_bound_and_one_that_announces_more_not_at_all() {
-        let chunks_read = |chunk: usize| {
-            let count = std::cell::Cell::new(0);
-            let endless = futures::stream::iter(0..1000).map(|_| {
-                count.set(count.get() + 1);
-                Ok::<_, Infallible>(Frame::data(Bytes::from(vec![b' '; chunk])))
-            });
-            discard(StreamBody::new(endless)).now_or_never().unwrap();
-            count.get()
-        };
-        assert_eq!((chunks_read(BODY_MAX), chunks_read(1)), (DISCARD_MAX / BODY_MAX, 1000));
-        let unread = Full::new(Bytes::from(vec![b' '; DISCARD_MAX + 1]));
-        let mut unread = std::pin::pin!(unread);
-        discard(unread.as_mut()).now_or_never().unwrap();
-        assert!(!unread.is_end_stream());
     }
 
     #[test]

@@ -144,20 +144,14 @@ where
     B: Body<Data = Bytes>,
 {
     let sent = match policy.key {
-        KeyPolicy::Ignored => Ok(None),
-        KeyPolicy::Required | KeyPolicy::Optional => headers::sent_key(&parts.headers),
-    };
-    let sent = match sent {
-        Ok(None) if policy.key == KeyPolicy::Required => Err(Problem::missing_key()),
-        read => read,
-    };
-    let sent = match sent {
-        Ok(sent) => sent,
-        Err(problem) => {
-            body::discard(body).await;
-            return Err(Refusal { problem, sent: None });
+        KeyPolicy::Ignored => None,
+        KeyPolicy::Required | KeyPolicy::Optional => {
+            headers::sent_key(&parts.headers).map_err(|problem| Refusal { problem, sent: None })?
         }
     };
+    if policy.key == KeyPolicy::Required && sent.is_none() {
+        return Err(Refusal { problem: Problem::missing_key(), sent });
+    }
     match check(policy, parts, body).await {
         Ok((body, fingerprint)) => Ok(Admitted { sent, body, fingerprint }),
         Err(problem) => Err(Refusal { problem, sent }),

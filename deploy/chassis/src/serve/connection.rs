@@ -5,6 +5,7 @@ use super::{
     arriving::{ARRIVAL_LIMIT, Arriving},
     in_flight::{InFlight, Ticket, TrackedBody},
     io::{HEAD_LIMIT, Sniffed, Stream, sniff},
+    unread::ReadToItsEnd,
 };
 use crate::shutdown::Shutdown;
 use axum::{Router, extract::ConnectInfo};
@@ -136,7 +137,9 @@ impl Connection {
         request.extensions_mut().insert(ConnectInfo(self.peer));
         // Our own services stream as they like; their calls bring deadlines.
         let limit = (self.protocol == Protocol::Public).then_some(ARRIVAL_LIMIT);
-        let answer = self.router.clone().call(request.map(|body| Arriving::within(limit, body)));
+        let (head, body) = request.into_parts();
+        let body = Arriving::within(limit, ReadToItsEnd::new(body, version, &head.headers));
+        let answer = self.router.clone().call(Request::from_parts(head, body));
         let shutdown = self.shutdown.clone();
         async move {
             let Ok(mut response) = answer.await;

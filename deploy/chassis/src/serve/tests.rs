@@ -266,3 +266,38 @@ async fn grpc_router_asks_who_calls_before_it_looks_at_anything_else() {
         );
     }
 }
+
+/// `POST path` of 600,000 bytes, of which the second half is sent only after the answer has begun.
+async fn post_large(server: &Server, path: &str) -> (String, TcpStream) {
+    let mut stream = server.connect().await;
+    let half = vec![b'x'; 300_000];
+    let head = format!("POST {path} HTTP/1.1\r\nhost: test\r\ncontent-length: 600000\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(&half).await.unwrap();
+    let told = answer(&mut stream, "\r\n\r\n").await;
+    // It fails when the server has closed, which is what a client would see instead of the answer.
+    let _ = stream.write_all(&half).await;
+    (told, stream)
+}
+
+#[tokio::test]
+async fn a_refusal_reaches_a_client_that_is_still_sending_and_the_connection_lives_on() {
+    let server = Server::start();
+    for path in ["/", "/nowhere"] {
+        let (told, mut stream) = post_large(&server, path).await;
+        assert!(told.starts_with("HTTP/1.1 40"), "{told}");
+        send(&mut stream, "/").await;
+        answer(&mut stream, "hello").await;
+    }
+}
+
+#[tokio::test]
+async fn who_asked_before_sending_is_not_asked_to_send_what_nobody_reads() {
+    let server = Server::start();
+    let mut stream = server.connect().await;
+    let head = "POST / HTTP/1.1\r\nhost: test\r\nexpect: 100-continue\r\ncontent-length: 600000\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut told = String::new();
+    stream.read_to_string(&mut told).await.unwrap();
+    assert!(told.starts_with("HTTP/1.1 405") && !told.contains("100 Continue"), "{told}");
+}
