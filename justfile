@@ -22,6 +22,10 @@ test-postgres:
 test-pgbouncer:
     tests/behind-pgbouncer
 
+# What a stranger can send, with this many inputs for each target
+fuzz cases="100000":
+    eval "$(tests/postgres start)" && PROPTEST_CASES={{cases}} cargo test -p fuzz --tests
+
 # The whole system in one process
 run *args:
     cargo run -- {{args}}

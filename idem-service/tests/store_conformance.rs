@@ -2,7 +2,7 @@
 //!
 //! Time is moved by hand. What only one engine can show (its constraints, its lost connections) stands beside the suite.
 
-#![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests stop at the first surprise, and say their seed")]
 
 mod conformance {
     pub mod answers;

@@ -5,7 +5,7 @@ use std::{future::Future, time::Duration};
 use tokio::time::Instant;
 
 /// Long enough for two busy cores; a test that meets it has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Asks again and again until the answer is there; panics with `what` when it never comes.
 pub async fn eventually<T, F>(what: &str, mut ask: impl FnMut() -> F) -> T

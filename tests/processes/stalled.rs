@@ -97,7 +97,6 @@ async fn leave<T>(
     let (answer, (status, took)) = tokio::join!(request, leaving);
     assert_eq!(status.code(), Some(0), "{role:?}");
     assert!(took <= DRAIN + Duration::from_secs(1), "{role:?} took {took:?}");
-    println!("{role:?} was gone after {took:?}");
     assert_eq!(peers.tasks.len(), 5, "they stalled to the end");
     answer
 }

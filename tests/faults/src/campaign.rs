@@ -33,7 +33,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
         return conclude(&check_again(directory)?, &[], "");
     }
     let seed = flags.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
-    let plan = Plan::of(seed, flags.duration, &flags.faults, flags.store);
+    let plan = Plan::of(seed, flags.duration, &flags.faults, &flags.targets, flags.store);
     if flags.plan {
         say(&format!("{plan}{} faults\nreplay: {}", plan.faults.len(), flags.replay(seed)));
         return Ok(());

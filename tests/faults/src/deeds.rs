@@ -28,8 +28,8 @@ pub struct Deeds {
     forgeries_refused: u64,
     /// How the disk was filled, if there was one to fill.
     disk: Option<&'static str>,
-    /// How often the machine itself stood still.
-    starved: usize,
+    /// How many seconds of the campaign the machine itself did not keep up.
+    starved_s: u64,
 }
 
 // === impl Deeds ===
@@ -48,7 +48,7 @@ impl Deeds {
             panics: world.panics(directory),
             forgeries_refused: world.webhooks().forgeries_refused(),
             disk: world.disk().ok().map(|disk| disk.describe()),
-            starved: world.edge().windows.snapshot().iter().filter(|window| window.fault == STARVED).count(),
+            starved_s: starved_s(world),
         }
     }
 
@@ -86,12 +86,25 @@ impl fmt::Display for Deeds {
         if self.forgeries_refused > 0 {
             writeln!(f, "{} forged webhooks refused", self.forgeries_refused)?;
         }
-        if self.starved > 0 {
-            writeln!(f, "the machine itself stood still {} times: it is busy with something else", self.starved)?;
+        if self.starved_s > 0 {
+            let hint = "nothing is said of availability then";
+            writeln!(
+                f,
+                "for {} s the machine itself did not keep up, being busy with something else: {hint}",
+                self.starved_s
+            )?;
         }
         match self.disk {
             Some(disk) if self.counts.contains_key("disk-full") => writeln!(f, "the disk that was full: {disk}"),
             _ => Ok(()),
         }
     }
+}
+
+// === helpers ===
+
+fn starved_s(world: &World) -> u64 {
+    let windows = world.edge().windows.snapshot();
+    let starved = windows.iter().filter(|window| window.fault == STARVED);
+    starved.map(|window| window.until_ms.unwrap_or(window.from_ms) - window.from_ms).sum::<u64>() / 1_000
 }

@@ -23,6 +23,9 @@ pub struct Flags {
     /// all, none, or some of them by name, comma-separated.
     #[arg(long, default_value = "all", value_name = "KINDS")]
     pub faults: Kinds,
+    /// Only these processes, roads and stores are harmed, named as in the plan; any when left out.
+    #[arg(long, value_delimiter = ',', value_name = "TARGETS")]
+    pub targets: Vec<String>,
     /// Where the services keep their data.
     #[arg(long, default_value = "postgres", value_enum)]
     pub store: Store,
@@ -60,6 +63,9 @@ impl Flags {
             "cargo run -p faults -- --seed {seed} --duration {duration} --faults {} --store {store} --buyers {} --rate {}",
             self.faults, self.buyers, self.rate
         );
+        if !self.targets.is_empty() {
+            command += &format!(" --targets {}", self.targets.join(","));
+        }
         if let Some(binaries) = &self.bin_dir {
             command += &format!(" --bin-dir {}", binaries.display());
         }
@@ -76,12 +82,24 @@ mod tests {
     #[test]
     fn replaying_parses_to_the_same_campaign() {
         Flags::command().debug_assert();
-        let given = ["faults", "--duration", "90s", "--faults", "kill,cut", "--store", "sqlite", "--buyers", "7"];
+        let given = [
+            "faults",
+            "--duration",
+            "90s",
+            "--faults",
+            "kill,cut",
+            "--store",
+            "sqlite",
+            "--buyers",
+            "7",
+            "--targets",
+            "idem-0,disk",
+        ];
         let flags = Flags::try_parse_from(given).unwrap();
         let command = flags.replay(42);
         let words = command.strip_prefix("cargo run -p ").unwrap().split(' ').filter(|word| *word != "--");
         let again = Flags::try_parse_from(words).unwrap();
         assert_eq!((again.seed, again.duration, again.store, again.buyers), (Some(42), flags.duration, flags.store, 7));
-        assert_eq!(again.faults, flags.faults);
+        assert_eq!((again.faults, again.targets), (flags.faults, flags.targets));
     }
 }

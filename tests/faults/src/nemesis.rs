@@ -18,9 +18,6 @@ pub mod plan;
 
 use self::plan::{Fault, Plan};
 
-/// How long after a recovery an answer may still tell of the fault: what was under way when it ended.
-const GRACE: Duration = Duration::from_secs(2);
-
 /// What the nemesis did.
 #[derive(Clone, Debug, Serialize)]
 pub struct Done {
@@ -83,7 +80,7 @@ impl Nemesis {
         tracing::info!(at_ms = from_ms, "{fault}");
         let trouble = act::carry_out(&self.world, &fault).await.err().map(|error| format!("{error:#}"));
         let until_ms = clock.now_ms();
-        windows.end(window, until_ms + u64::try_from(GRACE.as_millis()).unwrap_or(0));
+        windows.end(window, until_ms);
         if let Some(trouble) = &trouble {
             self.world.incidents().note(format!("{} of {}: {trouble}", fault.kind.name(), fault.target));
         }

@@ -26,6 +26,7 @@ pub mod webhooks;
 use self::{
     clocks::Clocks,
     disk::Disk,
+    heartbeat::Heartbeat,
     incidents::Incidents,
     layout::{ACQUIRER, Counts, Layout},
     postgres::Cluster,
@@ -147,7 +148,7 @@ impl World {
             Inner { programs, cluster, disk, layout, roads, webhooks, clocks, incidents, http, edge, _home: home };
         let world = Self { inner: Arc::new(inner) };
         world.guard(&tasks);
-        heartbeat::listen(&tasks, clock, world.edge().windows.clone());
+        world.feel_the_machine(&tasks);
         world.until_ready().await?;
         Ok(world)
     }
@@ -267,6 +268,18 @@ impl World {
                 }
                 drop(inner);
                 sleep(GUARD_EVERY).await;
+            }
+        });
+    }
+
+    /// Notes when the machine does not keep up.
+    fn feel_the_machine(&self, tasks: &Tasks) {
+        let inner = Arc::downgrade(&self.inner);
+        let mut heartbeat = Heartbeat::new(self.inner.edge.clock, self.inner.edge.windows.clone());
+        tasks.spawn("heartbeat", async move {
+            while inner.strong_count() > 0 {
+                let pids = || inner.upgrade().map(|inner| inner.programs.iter().filter_map(Program::pid).collect());
+                heartbeat.beat(|| pids().unwrap_or_default()).await;
             }
         });
     }

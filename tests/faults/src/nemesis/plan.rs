@@ -14,8 +14,10 @@ const WARM_UP_MS: u64 = 3_000;
 /// No fault begins so shortly before the end.
 const LAST_MS: u64 = 1_000;
 
-/// After so many faults there is a longer pause, in which leases run out and everything recovers.
-const BREATH_EVERY: u32 = 10;
+/// After so many faults there is a longer pause, in which leases run out, everything recovers, and nothing excuses a failure.
+const BREATH_EVERY: usize = 5;
+/// How much longer than a lease that pause is.
+const BREATH_MS: Range<u64> = 8_000..12_000;
 
 /// One fault.
 #[derive(Clone, Debug, Serialize)]
@@ -45,15 +47,20 @@ pub struct Plan {
 // === impl Plan ===
 
 impl Plan {
-    /// The plan of a seed. Equal arguments give equal plans.
-    pub fn of(seed: u64, duration: Duration, kinds: &Kinds, store: Store) -> Self {
+    /// The plan of a seed. Equal arguments give equal plans. Where targets are named, no other one is harmed.
+    pub fn of(seed: u64, duration: Duration, kinds: &Kinds, targets: &[String], store: Store) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
-        let kinds: Vec<Kind> = kinds.on(store).into_iter().filter(|kind| kind.weight() > 0).collect();
+        let victims = |kind: Kind| {
+            let all = kind.targets(store).into_iter();
+            all.filter(|target| targets.is_empty() || targets.contains(target)).collect::<Vec<_>>()
+        };
+        let kinds: Vec<(Kind, Vec<String>)> = kinds.on(store).into_iter().map(|kind| (kind, victims(kind))).collect();
+        let kinds: Vec<_> = kinds.into_iter().filter(|(kind, on)| kind.weight() > 0 && !on.is_empty()).collect();
         let end = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).saturating_sub(LAST_MS);
         let mut faults: Vec<Fault> = Vec::new();
         let mut begin_ms = WARM_UP_MS;
         while begin_ms < end && !kinds.is_empty() {
-            let mut fault = draw(&mut random, &kinds, store);
+            let mut fault = draw(&mut random, &kinds);
             let has_company = faults.last().is_some_and(|last| last.begin_ms + last.length_ms > begin_ms);
             if has_company && faults.iter().rev().take(4).any(|other| other.resource() == fault.resource()) {
                 // Not two at once on the same: the later one waits for its turn.
@@ -66,8 +73,8 @@ impl Plan {
             } else {
                 fault.length_ms + fault.kind.recovery_ms() + random.random_range(500..2_500)
             };
-            if fault.number.is_multiple_of(BREATH_EVERY as usize) {
-                begin_ms += u64::try_from(LEASE.as_millis()).unwrap_or(0) + random.random_range(2_000..4_000);
+            if fault.number.is_multiple_of(BREATH_EVERY) {
+                begin_ms += u64::try_from(LEASE.as_millis()).unwrap_or(0) + random.random_range(BREATH_MS);
             }
             faults.push(fault);
         }
@@ -196,12 +203,13 @@ impl Kind {
 
 // === helpers ===
 
-fn draw(random: &mut StdRng, kinds: &[Kind], store: Store) -> Fault {
-    let kind = *kinds.choose_weighted(random, |kind| kind.weight()).expect("there are kinds, and all have a weight");
-    let target = kind.targets(store).choose(random).expect("each kind has a target").clone();
+fn draw(random: &mut StdRng, kinds: &[(Kind, Vec<String>)]) -> Fault {
+    let chosen = kinds.choose_weighted(random, |(kind, _)| kind.weight());
+    let (kind, targets) = chosen.expect("there are kinds, and all have a weight");
+    let target = targets.choose(random).expect("each kind has a target").clone();
     let length_ms = random.random_range(kind.length_ms());
     let amount = kind.amount(random);
-    Fault { number: 0, kind, target, begin_ms: 0, length_ms, amount }
+    Fault { number: 0, kind: *kind, target, begin_ms: 0, length_ms, amount }
 }
 
 fn as_name<S: serde::Serializer>(kind: &Kind, serializer: S) -> Result<S::Ok, S::Error> {
@@ -221,7 +229,7 @@ mod tests {
     use super::*;
 
     fn plan(seed: u64, store: Store) -> Plan {
-        Plan::of(seed, Duration::from_secs(1_800), &"all".parse().unwrap(), store)
+        Plan::of(seed, Duration::from_secs(1_800), &"all".parse().unwrap(), &[], store)
     }
 
     #[test]
@@ -249,8 +257,12 @@ mod tests {
     }
 
     #[test]
-    fn no_faults_means_an_empty_plan() {
-        let none = Plan::of(1, Duration::from_secs(60), &"none".parse().unwrap(), Store::Postgres);
-        assert!(none.faults.is_empty());
+    fn no_faults_means_an_empty_plan_and_only_named_targets_are_harmed() {
+        let minute = |kinds: &str, targets: &[String]| {
+            Plan::of(1, Duration::from_secs(60), &kinds.parse().unwrap(), targets, Store::Postgres).faults
+        };
+        assert!(minute("none", &[]).is_empty() && minute("all", &["nobody".to_owned()]).is_empty());
+        let named = minute("all", &["gateway-1".to_owned()]);
+        assert!(!named.is_empty() && named.iter().all(|fault| fault.target == "gateway-1"));
     }
 }
