@@ -8,23 +8,16 @@ use std::process::ExitCode;
 use chassis::process;
 use clap::Parser as _;
 
-#[allow(dead_code, reason = "both halves of the campaign are about to use it")]
 mod buyers;
 mod campaign;
-#[allow(dead_code, reason = "both halves of the campaign are about to use it")]
 mod checker;
 mod deeds;
-#[allow(dead_code, reason = "both halves of the campaign are about to use it")]
 mod edge;
 mod flags;
-#[allow(dead_code, reason = "both halves of the campaign are about to use it")]
 mod history;
-#[allow(dead_code, reason = "both halves of the campaign are about to use it")]
 mod ledger;
 mod nemesis;
-#[allow(dead_code, reason = "both halves of the campaign are about to use it")]
 mod proof;
-#[allow(dead_code, reason = "both halves of the campaign are about to use it")]
 mod report;
 mod world;
 

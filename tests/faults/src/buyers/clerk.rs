@@ -103,7 +103,7 @@ impl Fate {
         }
         // Mostly soon; sometimes when the hold of the order is long over.
         let after_ms = match digest[4] % 8 {
-            0 => 20_000 + u64::from(digest[1]) * 200,
+            0 => 35_000 + u64::from(digest[1]) * 180,
             _ => 300 + u64::from(digest[1]) * 30,
         };
         Some(Self {

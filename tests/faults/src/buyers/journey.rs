@@ -186,10 +186,20 @@ impl Buyer {
         self.read(Purpose::Read, self.tenant, format!("/v1/{what}/{id}")).await;
     }
 
-    /// Asks, as another tenant, for this one's order.
+    /// Reads, cancels or pays, as another tenant, this one's order.
     async fn trespass(&mut self, order: &str) {
         let other = (self.tenant + 1) % self.sender.edge.tenants.len();
-        self.read(Purpose::Trespass, other, format!("/v1/orders/{order}")).await;
+        let read = self.reading(Purpose::Trespass, other, format!("/v1/orders/{order}"));
+        let ask = match self.randomness.random_range(0..3) {
+            0 => read,
+            1 => Ask { method: "POST", path: format!("/v1/orders/{order}/cancel"), ..read },
+            _ => {
+                let key = format!("trespass {}", self.new_key());
+                let body = json!({"orderId": order, "paymentMethod": "pm_approved"}).to_string();
+                Ask { method: "POST", path: "/v1/payments".to_owned(), key: Some((key.clone(), key)), body, ..read }
+            }
+        };
+        self.sender.clone().send(ask, None).await;
     }
 
     /// A payment link. It takes no key; one that is sent is ignored.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Case, KeyId, Violation, check, derive};
+use super::{Case, Violation, check, derive};
 use crate::{
     edge::Window,
     history::{
@@ -411,9 +411,4 @@ impl Fixture {
         self.next += 1;
         self.next
     }
-}
-
-/// The key of tenant `a`.
-pub(super) fn key(key: &str) -> KeyId {
-    KeyId { tenant: "a".into(), key: key.into() }
 }

@@ -20,6 +20,8 @@ pub struct Figures {
     pub outcomes: BTreeMap<String, BTreeMap<String, usize>>,
     /// Intents by how they ended.
     pub intents: BTreeMap<String, usize>,
+    /// What was done past the gateways: at the acquirer, by forgers, by the manager.
+    pub deeds: BTreeMap<String, usize>,
     /// Faults by kind.
     pub faults: BTreeMap<String, usize>,
     /// Of how many requests no fault can excuse the outcome.
@@ -106,6 +108,10 @@ impl Figures {
                 None => "without an end",
             };
             *figures.intents.entry(how.to_owned()).or_default() += 1;
+        }
+        for control in &history.controls {
+            let status = control.status.map_or("no answer".to_owned(), |status| status.to_string());
+            *figures.deeds.entry(format!("{:?} {status}", control.deed)).or_default() += 1;
         }
         count(&mut figures.faults, case.windows.iter().map(|window| &window.fault));
         count(&mut figures.keys, ledger.keys.iter().map(|row| &row.state));

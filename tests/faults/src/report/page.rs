@@ -28,6 +28,7 @@ pub(super) fn of(report: &Report) -> String {
     ));
     say(format_args!("Faults: {}.\n", list(&it.faults)));
     say(format_args!("Intents: {}.\n", list(&it.intents)));
+    say(format_args!("Past the gateways: {}.\n", list(&it.deeds)));
     say(format_args!("Keys: {}. Orders: {}. Payments: {}.\n", list(&it.keys), list(&it.orders), list(&it.payments)));
     say(format_args!(
         "The acquirer made {} charges, captured {} and gave {} back (minor units).\n",
