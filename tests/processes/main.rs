@@ -4,6 +4,8 @@
 mod killed;
 mod leaving;
 mod paused;
+#[cfg(debug_assertions)]
+mod points;
 mod readme;
 mod starting;
 mod store_down;
