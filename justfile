@@ -18,6 +18,10 @@ test:
 test-postgres:
     eval "$(tests/postgres start)" && cargo nextest run --workspace -E 'test(postgres)'
 
+# What a stranger can send, with this many inputs for each target
+fuzz cases="100000":
+    eval "$(tests/postgres start)" && PROPTEST_CASES={{cases}} cargo test -p fuzz --tests
+
 # The whole system in one process
 run *args:
     cargo run -- {{args}}

@@ -13,20 +13,17 @@ use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 use tonic_reflection::server::Builder;
-use tower::util::MapResponseLayer;
 
 use crate::admin_rpc::AdminRpc;
 use crate::console::{self, Access, Api};
 use crate::engine::Engine;
 use crate::rpc::Rpc;
-use crate::status::{ERROR_DOMAIN, reword_undecodable};
+use crate::status::ERROR_DOMAIN;
 
 /// The gRPC port: both services, health and reflection, behind authentication and deadlines.
 pub(crate) fn grpc(engine: &Arc<Engine>, auth: &ServiceAuth, reporter: &HealthReporter) -> Router {
     let routes = Routes::new(IdempotencyServiceServer::new(Rpc::new(engine.clone())))
         .add_service(AdminServiceServer::new(AdminRpc::new(engine.clone())));
-    // Around our own messages only: health and reflection keep their words.
-    let routes = Routes::from(routes.into_axum_router().layer(MapResponseLayer::new(reword_undecodable)));
     let routes = routes.add_service(HealthServer::new(HealthService::from_health_reporter(reporter.clone())));
     grpc_router(reflect(routes), auth, ERROR_DOMAIN)
 }

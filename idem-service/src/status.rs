@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::time::Duration;
 
-use axum::http::{HeaderMap, Response};
 use idem_proto::idem::v1::ErrorReason;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, StatusExt};
@@ -58,43 +57,12 @@ impl From<Refusal> for Status {
     }
 }
 
-/// Gives tonic's own refusals of a message the shape of ours: one that is too large or cannot be decoded is out of bounds.
-///
-/// A field of type string that is not UTF-8 never reaches the request types, so this is where it is met.
-pub(crate) fn reword_undecodable<B: Default>(response: Response<B>) -> Response<B> {
-    let Some(status) = Status::from_header_map(response.headers()) else { return response };
-    let undecodable = match status.code() {
-        // Nothing here answers OUT_OF_RANGE otherwise.
-        Code::OutOfRange => true,
-        Code::Internal => status.message().starts_with("failed to decode Protobuf message"),
-        _ => false,
-    };
-    if !undecodable {
-        return response;
-    }
-    let mut reworded = invalid(vec![FieldViolation::new("", status.message())]).into_http();
-    keep_others(response.headers(), reworded.headers_mut());
-    reworded
-}
-
-fn keep_others(from: &HeaderMap, to: &mut HeaderMap) {
-    for (name, value) in from.iter().filter(|(name, _)| !name.as_str().starts_with("grpc-")) {
-        to.entry(name).or_insert_with(|| value.clone());
-    }
-}
-
 fn invalid(violations: Vec<FieldViolation>) -> Status {
-    let sentence = violations.iter().map(describe).collect::<Vec<_>>().join("; ");
+    let sentence =
+        violations.iter().map(|it| format!("{}: {}", it.field, it.description)).collect::<Vec<_>>().join("; ");
     let mut details = ErrorDetails::with_bad_request(violations);
     details.set_error_info(name(ErrorReason::InvalidField), ERROR_DOMAIN, HashMap::new());
     Status::with_error_details(Code::InvalidArgument, sentence, details)
-}
-
-fn describe(violation: &FieldViolation) -> String {
-    match violation.field.as_str() {
-        "" => violation.description.clone(),
-        field => format!("{field}: {}", violation.description),
-    }
 }
 
 fn engine(error: EngineError) -> Status {
@@ -135,7 +103,6 @@ fn name(reason: ErrorReason) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::body::Body;
 
     fn reason(status: &Status) -> String {
         status.get_error_details().error_info().map(|info| info.reason.clone()).unwrap_or_default()
@@ -156,22 +123,5 @@ mod tests {
         assert_eq!((status.code(), reason(&status).as_str()), (Code::Unavailable, "STORE_UNAVAILABLE"));
         let delay = status.get_error_details().retry_info().and_then(|retry| retry.retry_delay);
         assert_eq!(delay, Some(RETRY_UNAVAILABLE));
-    }
-
-    #[test]
-    fn undecodable_messages_are_invalid_arguments_and_other_answers_pass() {
-        let table = [
-            (Status::out_of_range("too large"), Code::InvalidArgument),
-            (Status::internal("failed to decode Protobuf message: …"), Code::InvalidArgument),
-            (Status::internal("the store …"), Code::Internal),
-            (Status::unavailable(""), Code::Unavailable),
-        ];
-        for (status, code) in table {
-            let reworded = reword_undecodable(status.into_http::<Body>());
-            assert_eq!(Status::from_header_map(reworded.headers()).unwrap().code(), code);
-            assert_eq!(reworded.headers()["content-type"], "application/grpc");
-        }
-        let fine = reword_undecodable(Response::new(Body::from("fine")));
-        assert!(!fine.headers().contains_key("grpc-status"));
     }
 }

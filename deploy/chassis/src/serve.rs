@@ -6,19 +6,21 @@
 
 mod arriving;
 mod connection;
+mod foreign;
 mod in_flight;
 mod io;
 
 use crate::{
     deadline::DeadlineLayer, service_auth::ServiceAuth, shutdown::Shutdown, tasks::Tasks, trace::GrpcServerLayer,
 };
-use axum::Router;
+use axum::{Router, middleware::from_fn};
 use connection::{Connection, Protocol};
 use in_flight::InFlight;
 use std::{io::ErrorKind, net::SocketAddr, pin::pin, time::Duration};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
+use tower::util::MapResponseLayer;
 
 /// How long to pause when the process has no file descriptor left for another connection.
 const EXHAUSTED: Duration = Duration::from_millis(100);
@@ -56,13 +58,16 @@ pub async fn grpc(listener: TcpListener, router: Router, shutdown: Shutdown, dra
 
 /// Puts around gRPC services what each of ours has: a span per RPC, then authentication of the caller, then its deadline.
 ///
-/// `error_domain` is the domain of the `ErrorInfo` in refusals.
+/// What is no gRPC at all is 415; a message that cannot be decoded is INVALID_ARGUMENT. `error_domain` is the domain of the
+/// `ErrorInfo` in refusals.
 pub fn grpc_router(routes: Routes, auth: &ServiceAuth, error_domain: &'static str) -> Router {
     routes
         .into_axum_router()
+        .layer(MapResponseLayer::new(move |response| foreign::reword_undecodable(response, error_domain)))
         .layer(DeadlineLayer::new(error_domain))
         .layer(auth.layer(error_domain))
         .layer(GrpcServerLayer)
+        .layer(from_fn(foreign::refuse_other_protocols))
 }
 
 async fn serve(

@@ -45,10 +45,13 @@ async fn read(body: Body) -> Result<Bytes, Problem> {
     }
 }
 
-/// Empty when there is none. Two lines are given as one, which is no signature.
+/// Empty, which is no signature, unless there is exactly one.
 fn signature(headers: &HeaderMap) -> String {
-    let lines = headers.get_all(SIGNATURE).iter().map(|line| String::from_utf8_lossy(line.as_bytes()));
-    lines.collect::<Vec<_>>().join("\n")
+    let mut lines = headers.get_all(SIGNATURE).iter();
+    match (lines.next(), lines.next()) {
+        (Some(line), None) => String::from_utf8_lossy(line.as_bytes()).into_owned(),
+        _ => String::new(),
+    }
 }
 
 fn rejection(reason: WebhookRejection) -> Failure {

@@ -126,8 +126,12 @@ fn are_parameters(rest: &str) -> bool {
     }
 }
 
-/// What follows a parameter's value: a quoted string, or anything up to the next separator.
+/// What follows a parameter's value: a quoted string, a display string (RFC 9651), or anything up to the next separator.
 fn after_value(value: &str) -> Option<&str> {
+    if let Some(display) = value.strip_prefix("%\"") {
+        // It has no escapes: a backslash is a backslash.
+        return display.split_once('"').map(|(_, after)| after);
+    }
     let Some(quoted) = value.strip_prefix('"') else {
         let len = value.find([';', ',', '"', ' ']).unwrap_or(value.len());
         return if len == 0 { None } else { Some(&value[len..]) };
@@ -169,6 +173,7 @@ mod tests {
             (b"\"abc\"", "abc"),
             (b"\"a\\\"b\\\\c\"", "a\"b\\c"),
             (b"\"abc\";v=1", "abc"),
+            (b"\"abc\";v=%\"f%c3%bc; \\\";w", "abc"),
             (b"\"abc\" ; v=1; w=\"x,;\\\"y\";z", "abc"),
             (b"K, K2", "K, K2"),
             (b"a b", "a b"),
@@ -196,6 +201,7 @@ mod tests {
             (b"\"abc\";", KeyError::MalformedQuotes),
             (b"\"abc\";v=", KeyError::MalformedQuotes),
             (b"\"abc\";v=\"1", KeyError::MalformedQuotes),
+            (b"\"abc\";v=%\"1", KeyError::MalformedQuotes),
             (b"\"abc\";v=1, \"d\"", KeyError::MalformedQuotes),
             (b"\"a\\bc\"", KeyError::MalformedQuotes),
             (b"\"abc\\", KeyError::MalformedQuotes),

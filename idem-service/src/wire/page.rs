@@ -9,6 +9,9 @@ use crate::store::{Cursor, KeyId};
 /// Names the layout, so that a token of another release is refused rather than misread.
 const LAYOUT: u8 = 1;
 
+/// The end of the year 9999: no change is later, and every store can hold it.
+const TIME_MAX: Duration = Duration::from_secs(253_402_300_800);
+
 /// Writes the token of the page after `last`.
 pub(super) fn write(last: &Cursor) -> String {
     let micros = last.updated_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros();
@@ -31,7 +34,8 @@ pub(super) fn read(token: &str) -> Option<Cursor> {
     let (&scope_len, rest) = rest.split_first()?;
     let (scope, key) = rest.split_at_checked(scope_len.into())?;
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
-    let updated_at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(u64::from_be_bytes(*micros)))?;
+    let since = Some(Duration::from_micros(u64::from_be_bytes(*micros))).filter(|since| *since < TIME_MAX)?;
+    let updated_at = SystemTime::UNIX_EPOCH.checked_add(since)?;
     let key = KeyId { scope: Scope::new(text(scope)?).ok()?, key: IdempotencyKey::new(text(key)?).ok()? };
     Some(Cursor { updated_at, key })
 }
@@ -50,7 +54,8 @@ mod tests {
         for cut in 0..=token.len() - 12 {
             assert_eq!(read(&token[..cut]), None, "{cut}");
         }
-        for bad in ["", "xyz", "01", "0100000000000000000961"] {
+        let late = ["01ffffffffffffffff016162", "017fffffffffffffff016162", "010384440ccc736000016162"];
+        for bad in ["", "xyz", "01", "0100000000000000000961"].into_iter().chain(late) {
             assert_eq!(read(bad), None, "{bad}");
         }
     }

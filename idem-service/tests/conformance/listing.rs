@@ -67,6 +67,11 @@ pub async fn filters_hold_together(bench: &Bench) {
     one_of_each(bench).await;
     let every = Filter { scopes: every_scope(), ..Filter::default() };
     assert_eq!(names(&list(bench, &every).await), ["completed", "released", "doubtful", "over", "alive"]);
+    // Nothing is as old as the longest age that can be asked for, and asking is no fault.
+    for older_than in [Duration::from_secs(10_000 * 366 * 24 * 3600), Duration::MAX] {
+        let ancient = Filter { older_than, ..every.clone() };
+        assert!(list(bench, &ancient).await.is_empty(), "{older_than:?}");
+    }
 
     let states = |states: &[StateName]| Filter { states: states.to_vec(), ..every.clone() };
     assert_eq!(names(&list(bench, &states(&[StateName::InProgress])).await), ["over", "alive"]);

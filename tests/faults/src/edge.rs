@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, time::Instant};
 
 /// What buyers and the checker can reach. Cheap to clone; every clone is the same campaign.
@@ -89,7 +89,7 @@ pub struct CampaignClock {
 }
 
 /// A fault's window: from its begin to when its effect is over, the time to recover included.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Window {
     /// Its kind, as in `--faults`.
     pub fault: String,
@@ -172,6 +172,11 @@ impl Windows {
 }
 
 impl Window {
+    /// May it fail a request? What only comes by webhook can be asked for, and nobody's lease hangs on a process's own clock.
+    pub fn may_fail_requests(&self) -> bool {
+        !self.fault.starts_with("webhook-") && self.fault != "clock"
+    }
+
     /// Was it at work at any moment from `from_ms` to `until_ms`?
     pub fn overlaps(&self, from_ms: u64, until_ms: u64) -> bool {
         self.from_ms <= until_ms && self.until_ms.is_none_or(|end| from_ms <= end)

@@ -1,11 +1,16 @@
 //! Listing and counting, for operators. Neither has an index of its own, which every write would have to pay for.
 
+use std::time::Duration;
+
 use tokio_postgres::types::Type;
 
 use super::PostgresStore;
 use super::rows::{self, clock, listed};
 use crate::store::stored;
 use crate::store::{Counts, Cursor, Entry, Filter, ScopePattern, StoreError};
+
+/// Nothing is older than this, and a time this long ago is still one for Postgres; an age may be ten times as much.
+const AGE_MAX: Duration = Duration::from_secs(1_000 * 366 * 24 * 3600);
 
 /// The scope is like one of the patterns in `$2`.
 macro_rules! in_scopes {
@@ -69,7 +74,7 @@ impl PostgresStore {
                     (&self.offset(), Type::INT8),
                     (&patterns, Type::TEXT_ARRAY),
                     (&states, Type::TEXT_ARRAY),
-                    (&stored::micros(filter.older_than), Type::INT8),
+                    (&stored::micros(filter.older_than.min(AGE_MAX)), Type::INT8),
                     (&after.map(|cursor| cursor.updated_at), Type::TIMESTAMPTZ),
                     (&after.map(|cursor| cursor.key.scope.as_str()), Type::TEXT),
                     (&after.map(|cursor| cursor.key.key.as_str()), Type::TEXT),
