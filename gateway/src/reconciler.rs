@@ -6,7 +6,10 @@
 
 use crate::recovery::{Closing, Recovery, Waiting};
 use bytes::Bytes;
-use chassis::{shutdown::Shutdown, tasks::Tasks};
+use chassis::{
+    shutdown::Shutdown,
+    tasks::{self, Tasks},
+};
 use futures::FutureExt as _;
 use http::header;
 use idem_client::{ClientError, Finished, IdemClient, KeyRecord, Reclaimed};
@@ -83,12 +86,12 @@ impl Reconciler {
                 () = shutdown.draining() => return,
                 () = tokio::time::sleep(jittered(pause)) => {}
             }
-            pause = match self.look(&tasks, &slots).await {
+            pause = match tasks::round("look for unfinished keys", self.look(&tasks, &slots)).await {
                 // There may be more than were asked for.
-                Ok(Looked { found, asked }) if found == asked => Duration::ZERO,
-                Ok(Looked { found: 1.., .. }) => self.pause_first(),
-                Ok(_) => longer(pause),
-                Err(error) => {
+                Some(Ok(Looked { found, asked })) if found == asked => Duration::ZERO,
+                Some(Ok(Looked { found: 1.., .. })) => self.pause_first(),
+                Some(Ok(_)) | None => longer(pause),
+                Some(Err(error)) => {
                     tracing::warn!(error = &error as &dyn Error, "unfinished keys could not be listed");
                     metrics::counter!("gateway_reconciler_failures_total").increment(1);
                     longer(pause)

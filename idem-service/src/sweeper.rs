@@ -6,6 +6,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chassis::tasks;
 use tokio::time::sleep;
 
 use crate::store::Store;
@@ -23,9 +24,9 @@ pub(crate) async fn run(store: Arc<dyn Store>, interval: Duration) {
     loop {
         // The first look waits too: a process that starts has better things to do.
         sleep(interval * (idle_rounds + 1).min(IDLE_FACTOR_MAX)).await;
-        match purge(store.as_ref()).await {
-            0 => idle_rounds += 1,
-            _ => idle_rounds = 0,
+        match tasks::round("purge", purge(store.as_ref())).await {
+            None | Some(0) => idle_rounds += 1,
+            Some(_) => idle_rounds = 0,
         }
     }
 }
@@ -59,6 +60,8 @@ mod tests {
     use std::sync::Mutex;
     use tokio::time::{Instant, timeout};
 
+    /// An answer that never comes, because the store panics.
+    const PANICS: u64 = u64::MAX;
     const INTERVAL: Duration = Duration::from_secs(60);
 
     /// Remembers when it was asked to purge, and answers what it was told.
@@ -73,7 +76,9 @@ mod tests {
         async fn purge(&self, limit: u32) -> Result<u64, StoreError> {
             assert!(limit <= 5_000);
             self.asked.lock().unwrap().push(Instant::now());
-            self.answers.lock().unwrap().pop().unwrap_or(Ok(0))
+            let answer = self.answers.lock().unwrap().pop().unwrap_or(Ok(0));
+            assert!(!matches!(answer, Ok(PANICS)), "on purpose");
+            answer
         }
 
         async fn load(&self, _: &[KeyId]) -> Result<Vec<Snapshot>, StoreError> {
@@ -123,6 +128,12 @@ mod tests {
         let gaps: Vec<u32> =
             asked.windows(2).map(|pair| ((pair[1] - pair[0]).as_secs() / INTERVAL.as_secs()) as u32).collect();
         assert_eq!(gaps[..10], [2, 3, 4, 5, 6, 7, 8, 9, 10, 10]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn panic_ends_the_round_and_not_the_sweeper() {
+        let asked = asked(vec![Ok(PANICS), Ok(PANICS), Ok(1)], INTERVAL * 8).await;
+        assert_eq!(asked, [INTERVAL, INTERVAL * 3, INTERVAL * 6, INTERVAL * 7]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,7 +5,10 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use chassis::{shutdown::Shutdown, tasks::Tasks};
+use chassis::{
+    shutdown::Shutdown,
+    tasks::{self, Tasks},
+};
 use tokio::sync::Notify;
 
 use crate::{error::OrdersError, shop::Shop};
@@ -45,17 +48,17 @@ impl Start<'_> {
         let work = async move {
             let mut is_failing = false;
             while !shutdown.is_draining() {
-                let done = round(shop.clone()).await;
-                if let (Err(error), false) = (&done, is_failing) {
+                let done = tasks::round(name, round(shop.clone())).await;
+                if let (Some(Err(error)), false) = (&done, is_failing) {
                     let error = error as &dyn std::error::Error;
                     tracing::warn!(work = name, error, "background work fails; trying on");
                 }
-                is_failing = done.is_err();
+                is_failing = !matches!(done, Some(Ok(_)));
                 let pause = match done {
                     // Perhaps there is more.
-                    Ok(1..) => Duration::ZERO,
-                    Ok(0) => look,
-                    Err(_) => LOOK_AGAIN,
+                    Some(Ok(1..)) => Duration::ZERO,
+                    Some(Ok(0)) => look,
+                    Some(Err(_)) | None => LOOK_AGAIN,
                 };
                 tokio::select! {
                     () = shutdown.draining() => {}

@@ -4,6 +4,8 @@
 //! failing there and with the task dying there; whoever is concerned goes on as in real life: the client tries again under its key,
 //! or the reconciler settles the key and the client comes back later; the acquirer delivers again; background rounds come round.
 //! Wherever it broke, the end is the scenario's own: one order, one charge, the money where it belongs, nothing left open.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![allow(clippy::print_stdout, reason = "it says how much was played")]
 
 mod bench;
 mod coverage;
@@ -11,6 +13,7 @@ mod end;
 mod every;
 mod later;
 mod purchases;
+mod rounds;
 mod stage;
 mod upkeep;
 

@@ -38,7 +38,7 @@ pub mod config;
 mod confirm_order;
 mod entry;
 mod error;
-#[cfg(test)]
+#[cfg(all(test, debug_assertions))]
 mod fault_points;
 mod holds;
 pub mod money;

@@ -76,7 +76,12 @@ impl Holder {
 
     /// Places the order of the key's body.
     pub async fn place(&mut self, quantity: u32) -> Result<Answer, Code> {
-        let items = vec![PlaceOrderItem { ticket_type_id: "general".into(), quantity }];
+        self.place_of("general", quantity).await
+    }
+
+    /// Places the order of the key's body, which is of another ticket type.
+    pub async fn place_of(&mut self, ticket_type: &str, quantity: u32) -> Result<Answer, Code> {
+        let items = vec![PlaceOrderItem { ticket_type_id: ticket_type.into(), quantity }];
         let request = PlaceOrderRequest { operation: self.operation(), venue_id: "demo".into(), items };
         let answer = self.orders.place_order(request).await.map_err(|status| status.code())?;
         Ok(answer.into_inner().answer.unwrap())
@@ -91,6 +96,11 @@ impl Holder {
 
     /// Completes the key, late or not.
     pub async fn complete(&mut self, status: u32, body: &str) -> CompleteResponse {
+        self.try_complete(status, body).await.unwrap()
+    }
+
+    /// Completes the key if the idempotency service answers.
+    pub async fn try_complete(&mut self, status: u32, body: &str) -> Result<CompleteResponse, Code> {
         let response = StoredResponse { status, body: body.to_owned().into(), ..StoredResponse::default() };
         let request = CompleteRequest {
             scope: SCOPE.into(),
@@ -99,7 +109,7 @@ impl Holder {
             fencing_token: self.fencing_token,
             response: Some(response),
         };
-        self.idem.complete(request).await.unwrap().into_inner()
+        Ok(self.idem.complete(request).await.map_err(|status| status.code())?.into_inner())
     }
 
     /// Releases the key; true when it was released.

@@ -34,8 +34,13 @@ pub struct Process {
 impl Process {
     /// Starts a program of this workspace.
     pub fn start(program: &'static str, arguments: &[String]) -> Self {
+        Self::start_with(program, arguments, &[])
+    }
+
+    fn start_with(program: &'static str, arguments: &[String], variables: &[(&str, &str)]) -> Self {
         let child = Command::new(binary(program))
             .args(arguments)
+            .envs(variables.iter().copied())
             .env("RUST_LOG", std::env::var("RUST_LOG").unwrap_or_else(|_| "warn".into()))
             .stdout(Stdio::null())
             .spawn()
@@ -55,10 +60,15 @@ impl Process {
         self.child.wait().ok();
     }
 
-    /// Starts it again, as it was started.
+    /// Starts it again, as it was started first.
     pub fn restart(&mut self) {
+        self.restart_with(&[]);
+    }
+
+    /// Starts it again, with these variables in its environment.
+    pub fn restart_with(&mut self, variables: &[(&str, &str)]) {
         self.kill();
-        self.child = Self::start(self.program, &self.arguments).into_child();
+        self.child = Self::start_with(self.program, &self.arguments, variables).into_child();
     }
 
     /// How it ended, if it has.

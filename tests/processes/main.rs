@@ -5,6 +5,8 @@ mod killed;
 mod leaving;
 mod order_of_start;
 mod paused;
+#[cfg(debug_assertions)]
+mod points;
 mod readme;
 mod rolling;
 mod stalled;

@@ -1,6 +1,7 @@
 //! Tasks that shutdown can wait for.
 
-use std::future::Future;
+use futures::FutureExt as _;
+use std::{future::Future, panic::AssertUnwindSafe};
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, Span};
@@ -74,6 +75,18 @@ impl Default for Tasks {
     }
 }
 
+/// Runs one round of work that must go on for as long as the process does; none when it panicked, which is logged and counted as
+/// `name`.
+///
+/// A loop on a task of its own that ends by a panic would end for good, and nobody would miss it.
+pub async fn round<T>(name: &'static str, work: impl Future<Output = T>) -> Option<T> {
+    let watched = async {
+        let _watch = PanicWatch { name };
+        work.await
+    };
+    AssertUnwindSafe(watched).catch_unwind().await.ok()
+}
+
 /// Says which task panicked: its handle is usually dropped, so nobody else would.
 struct PanicWatch {
     name: &'static str,
@@ -125,6 +138,12 @@ mod tests {
         let span = tracing::info_span!("caller");
         let inside = span.in_scope(|| Tasks::new().spawn("child", async { Span::current() })).await.unwrap();
         assert_eq!(inside, span);
+    }
+
+    #[tokio::test]
+    async fn a_round_that_panics_is_over_and_the_next_one_is_as_good_as_ever() {
+        assert_eq!(round("broken", async { panic!("on purpose") }).await, None::<u32>);
+        assert_eq!(round("whole", async { 7 }).await, Some(7));
     }
 
     #[tokio::test]

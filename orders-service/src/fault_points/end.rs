@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use database::{Row, params};
 
-use super::stage::{Answered, Stage, grant};
+use super::stage::{Answered, ROUNDS, Stage, grant};
 use crate::{error::OrdersError, operation_id::PaymentId, payment::Verdict, resolve::Found, wire};
 
 /// Rounds after which nothing may be left to do.
-const ROUNDS: usize = 8;
+const ROUNDS_MAX: usize = 8;
 
 const STOCK: &str = "SELECT capacity, sold, held FROM ticket_types WHERE id = $1";
 
@@ -57,8 +57,8 @@ impl Payment {
 impl Stage<'_> {
     /// Lets what is left to do be done, and checks what is promised.
     pub async fn check_end(&self) {
-        for _ in 0..ROUNDS {
-            self.rounds_later().await;
+        for _ in 0..ROUNDS_MAX {
+            self.rounds_later(&ROUNDS).await;
             if !self.payments().await.iter().any(Payment::is_open) {
                 break;
             }

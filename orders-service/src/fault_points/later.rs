@@ -1,6 +1,7 @@
 //! Payments that are decided after their call: by webhook, by the watch, by a look-up, or too late.
 
-use super::stage::{HOLD, PRICE, Stage, grant, new_operation, paying, reason, survive};
+use super::purchases::confirm;
+use super::stage::{HOLD, PRICE, Round, Stage, grant, new_operation, paying, reason, survive};
 use crate::{
     operation_id::{OperationId, OrderId},
     outcome::{Kind, Label, Outcome, RefusalReason},
@@ -38,7 +39,7 @@ pub async fn a_webhook_comes_before_its_payment(stage: &Stage<'_>) {
     stage.deliver(&event("early", operation), "payment.declined", operation.payment(), PRICE).await;
     left_pending(stage, operation, order).await;
     stage.script.decide(&operation.payment().to_string(), Verdict::Declined);
-    stage.until_payment_is(operation.payment(), "declined").await;
+    stage.until_payment_is(operation.payment(), "declined", &[Round::Watch, Round::Events]).await;
 }
 
 pub async fn a_webhook_of_a_later_kind_is_kept(stage: &Stage<'_>) {
@@ -58,9 +59,9 @@ pub async fn a_pending_payment_is_found_by_the_watch(stage: &Stage<'_>) {
     let (order, operation) = (stage.placed(1).await, new_operation());
     left_pending(stage, operation, order).await;
     stage.open();
-    stage.rounds_later().await;
+    stage.rounds_later(&[Round::Watch]).await;
     stage.script.decide(&operation.payment().to_string(), Verdict::Approved);
-    stage.until_payment_is(operation.payment(), "approved").await;
+    stage.until_payment_is(operation.payment(), "approved", &[Round::Watch]).await;
 }
 
 pub async fn a_pending_payment_is_declined_late(stage: &Stage<'_>) {
@@ -78,21 +79,17 @@ pub async fn a_pending_payment_is_declined_late(stage: &Stage<'_>) {
 pub async fn a_payment_is_given_up_and_its_charge_comes_back(stage: &Stage<'_>) {
     stage.put(2).await;
     let (order, operation) = (stage.placed(1).await, new_operation());
-    stage.open();
     let payment = operation.payment();
     // Sent, and on its way for as long as the road is.
-    let mut token = 1;
-    while stage.script.charge_calls(&payment.to_string()) == 0 {
-        survive(paying(order, "pm_late")(stage.shop(), grant(operation, token))).await;
-        token += 1;
-        assert!(token < 8, "a charge that was never sent");
-    }
-    stage.reconcile(grant(operation, token)).await;
-    assert_eq!(stage.close(operation, token + 1).await, Closing::Closed);
-    // Somebody else pays the order, which is free again.
-    stage.paid(order).await;
+    let lost = paying(order, "pm_late")(stage.shop(), grant(operation, 1)).await.unwrap();
+    assert_eq!(lost.label, Label::Unknown);
+    stage.open();
+    stage.reconcile(grant(operation, 2)).await;
+    assert_eq!(stage.close(operation, 3).await, Closing::Closed);
+    // The order is free again, and paid otherwise.
+    confirm(stage, order).await;
     stage.script.land(&payment.to_string());
-    stage.until_payment_is(payment, "refunded").await;
+    stage.until_payment_is(payment, "refunded", &[Round::Watch, Round::Refunds]).await;
     let answer = stage.keyed_from(100, operation, Kind::Pay, &paying(order, "pm_late")).await;
     assert_eq!(reason(&answer), (Label::Final, RefusalReason::PaymentRefunded));
     assert_eq!(stage.order_statuses().await, ["paid"]);
@@ -131,7 +128,7 @@ pub async fn a_late_approval_finds_the_seats_taken(stage: &Stage<'_>) {
     stage.open();
     stage.script.decide(&operation.payment().to_string(), Verdict::Approved);
     stage.deliver(&event("late", operation), "payment.approved", operation.payment(), PRICE * 2).await;
-    stage.until_payment_is(operation.payment(), "refunded").await;
+    stage.until_payment_is(operation.payment(), "refunded", &[Round::Refunds]).await;
     let answer = stage.keyed_from(100, operation, Kind::Pay, &paying(order, "pm_pending")).await;
     assert_eq!(reason(&answer), (Label::Final, RefusalReason::HoldExpiredRefunded));
 }
@@ -140,7 +137,7 @@ pub async fn a_late_approval_finds_the_seats_taken(stage: &Stage<'_>) {
 async fn lapse(stage: &Stage<'_>) {
     stage.bench.advance(HOLD * 2);
     for _ in 0..8 {
-        stage.rounds_later().await;
+        stage.rounds_later(&[Round::Sweep]).await;
         if stage.order_statuses().await == ["expired"] {
             return;
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::stage::{Ask, HOLD, Stage, call, grant, new_operation, paying, reason, survive};
+use super::stage::{Ask, HOLD, Round, Stage, call, grant, new_operation, paying, reason, survive};
 use crate::{
     check_in::CheckInCall,
     confirm_order::OrderCall,
@@ -134,7 +134,7 @@ pub async fn a_paid_order_is_cancelled_and_refunded(stage: &Stage<'_>) {
     let payment = stage.paid(order).await;
     stage.open();
     cancel(stage, order).await;
-    stage.until_payment_is(payment, "refunded").await;
+    stage.until_payment_is(payment, "refunded", &[Round::Refunds]).await;
     assert_eq!(stage.order_statuses().await, ["refunded"]);
 }
 
@@ -156,7 +156,7 @@ pub async fn a_ticket_is_checked_in(stage: &Stage<'_>) {
     }
 }
 
-async fn confirm(stage: &Stage<'_>, order: OrderId) -> Answer {
+pub async fn confirm(stage: &Stage<'_>, order: OrderId) -> Answer {
     let ask: Ask = Arc::new(move |shop, grant| {
         let ask = OrderCall { call: call(Kind::ConfirmOrder, grant), order: Some(order) };
         Box::pin(async move { shop.confirm_order(ask).await })

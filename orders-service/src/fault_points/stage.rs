@@ -48,6 +48,22 @@ pub enum Next {
     Reconciler,
 }
 
+/// What goes on without anybody asking.
+#[derive(Clone, Copy)]
+pub enum Round {
+    /// Holds that are over.
+    Sweep,
+    /// Payments that are not decided.
+    Watch,
+    /// Events that came before their payment.
+    Events,
+    /// Refunds that are not acknowledged.
+    Refunds,
+}
+
+/// All of them.
+pub const ROUNDS: [Round; 4] = [Round::Sweep, Round::Watch, Round::Events, Round::Refunds];
+
 /// A keyed request that got its answer.
 pub struct Answered {
     pub operation: OperationId,
@@ -123,7 +139,7 @@ impl<'b> Stage<'b> {
                 return self.remember(operation, kind, ask, answer);
             }
             // Until the lease is over nobody may act; meanwhile the rounds come round.
-            self.rounds_later().await;
+            self.rounds_later(&ROUNDS).await;
             if self.next == Next::Reconciler {
                 token += 1;
                 self.reconcile(grant(operation, token)).await;
@@ -181,23 +197,24 @@ impl<'b> Stage<'b> {
         }
     }
 
-    /// One round of everything that goes on without anybody asking. What breaks is left to the next.
-    pub async fn rounds(&self) {
-        survive(self.shop().sweep_round()).await;
-        survive(self.shop().watch_round()).await;
-        survive(self.shop().event_round()).await;
-        survive(self.shop().refund_round()).await;
-    }
-
-    pub async fn rounds_later(&self) {
+    /// A minute later, one round of each of these. What breaks is left to the next.
+    pub async fn rounds_later(&self, rounds: &[Round]) {
         self.bench.advance(LEASE);
-        self.rounds().await;
+        for round in rounds {
+            let shop = self.shop();
+            match round {
+                Round::Sweep => survive(shop.sweep_round()).await,
+                Round::Watch => survive(shop.watch_round()).await,
+                Round::Events => survive(shop.event_round()).await,
+                Round::Refunds => survive(shop.refund_round()).await,
+            };
+        }
     }
 
     /// Lets rounds come round until a payment stands as it should.
-    pub async fn until_payment_is(&self, payment: PaymentId, status: &str) {
+    pub async fn until_payment_is(&self, payment: PaymentId, status: &str, rounds: &[Round]) {
         for _ in 0..TRIES {
-            self.rounds_later().await;
+            self.rounds_later(rounds).await;
             if self.payment_status(payment).await.as_deref() == Some(status) {
                 return;
             }

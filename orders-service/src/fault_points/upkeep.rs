@@ -1,6 +1,6 @@
 //! What operators and clocks ask for, and what is only read.
 
-use super::stage::{HOLD, Stage, tenant};
+use super::stage::{HOLD, Round, Stage, tenant};
 use crate::{catalogue::Put, outcome::RefusalReason};
 
 pub async fn a_ticket_type_is_put_and_changed(stage: &Stage<'_>) {
@@ -57,7 +57,7 @@ pub async fn a_hold_that_is_over_is_swept(stage: &Stage<'_>) {
     stage.bench.advance(HOLD);
     stage.open();
     for _ in 0..8 {
-        stage.rounds_later().await;
+        stage.rounds_later(&[Round::Sweep]).await;
         if stage.order_statuses().await == ["expired", "expired"] {
             return;
         }
