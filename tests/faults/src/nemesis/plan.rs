@@ -190,7 +190,7 @@ impl Kind {
     fn amount(self, random: &mut StdRng) -> i64 {
         match self {
             // Now and then so slow that nobody waits for it, and what was given up arrives all the same.
-            Self::Delay if random.random_bool(0.3) => random.random_range(3_500..6_000),
+            Self::Delay if random.random_bool(0.4) => random.random_range(4_500..7_000),
             Self::Delay => random.random_range(50..700),
             // Longer than the acquirer timeout, so that what was asked for still happens after it was given up.
             Self::SlowAcquirer => random.random_range(800..2_000),

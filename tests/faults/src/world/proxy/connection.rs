@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::future::try_join;
+use futures::future::join;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
@@ -72,10 +72,10 @@ impl Connection {
             let (from_caller, to_caller) = self.caller.split();
             let (from_server, to_server) = server.split();
             tokio::select! {
-                ended = try_join(
+                (request, answer) = join(
                     one_way(Way::Request, from_caller, to_server, &shared),
                     one_way(Way::Answer, from_server, to_caller, &shared),
-                ) => ended.is_ok() && !shared.has_lost(),
+                ) => request.is_ok() && answer.is_ok() && !shared.has_lost(),
                 () = shared.until_reset() => false,
             }
         };
@@ -162,6 +162,7 @@ impl Shared {
 
 // === helpers ===
 
+/// What a sender has sent arrives although the sender is gone by then, as it does on a real road.
 async fn one_way(
     way: Way,
     from: impl AsyncRead + Unpin,
@@ -169,10 +170,11 @@ async fn one_way(
     shared: &Shared,
 ) -> io::Result<()> {
     let (departures, arrivals) = mpsc::channel(ON_THE_WAY);
-    try_join(depart(way, from, departures, shared), arrive(way, to, arrivals, shared)).await.map(drop)
+    let (departed, arrived) = join(depart(way, from, departures, shared), arrive(way, to, arrivals, shared)).await;
+    departed.and(arrived)
 }
 
-/// Reads until the sender has ended. The end travels with the pieces: the channel closes behind the last one.
+/// Reads until the sender has ended, or the receiver has. The end travels with the pieces: the channel closes behind the last.
 async fn depart(
     way: Way,
     mut from: impl AsyncRead + Unpin,

@@ -154,3 +154,26 @@ async fn a_dropped_reply_belongs_to_a_request_that_arrived() {
     }
     assert_eq!(echo.received(), 12);
 }
+
+#[tokio::test]
+async fn what_was_sent_arrives_although_its_sender_is_gone() {
+    for trouble in [Trouble::Stall, Trouble::Delay(MOMENT)] {
+        let (proxy, echo) = road().await;
+        let mut stream = connected(&proxy).await;
+        proxy.make(trouble);
+        say(&mut stream).await;
+        // The proxy has the bytes before the reset overtakes them.
+        assert_eq!(hear(&mut stream, MOMENT / 2).await, Ok(None));
+        stream.set_zero_linger().unwrap();
+        drop(stream);
+        assert_eq!(echo.received(), 4);
+        proxy.make(Trouble::None);
+        timeout(SOON, async {
+            while echo.received() < 8 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await
+        .expect("the bytes arrive");
+    }
+}
