@@ -4,7 +4,6 @@
 mod checkouts;
 mod crowd;
 mod drain;
-mod earlier_release;
 mod errors;
 mod failover;
 mod faults_page;

@@ -14,21 +14,28 @@ pub struct PrivateDatabase {
 impl PrivateDatabase {
     /// Creates one on the server of `IDEM_TEST_POSTGRES`.
     pub async fn create() -> Self {
+        let name = format!("e2e_{}", uuid::Uuid::new_v4().simple());
+        let database = Self::named(&name);
+        let (base, _) = database.direct.rsplit_once('/').expect("a URL with a database");
+        let create = format!("CREATE DATABASE {name}");
+        connect(&format!("{base}/postgres")).await.batch_execute(&create).await.expect("a database");
+        database
+    }
+
+    /// The database that a program connects to by `url`.
+    pub fn of(url: &str) -> Self {
+        Self::named(url.rsplit_once('/').expect("a URL with a database").1)
+    }
+
+    fn named(name: &str) -> Self {
         let server = std::env::var("IDEM_TEST_POSTGRES")
             .expect("this test needs Postgres: run it by `tests/run`, or after `eval \"$(tests/postgres start)\"`");
         let direct = std::env::var("IDEM_TEST_POSTGRES_DIRECT").unwrap_or_else(|_| server.clone());
-        let name = format!("e2e_{}", uuid::Uuid::new_v4().simple());
-        connect(&direct).await.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
         let at = |server: &str| {
             let (base, _) = server.rsplit_once('/').expect("a URL with a database");
             format!("{base}/{name}")
         };
         Self { url: at(&server), direct: at(&direct) }
-    }
-
-    /// Runs statements behind everybody's back.
-    pub async fn execute(&self, statements: &str) {
-        connect(&self.url).await.batch_execute(statements).await.expect("the statements run");
     }
 
     /// One number from a query.

@@ -152,7 +152,7 @@ impl<'w> Stage<'w> {
         // Every seat here is one order, paid by one charge.
         assert_eq!(charges(self.world).await - self.charges_before, u64::try_from(sold).unwrap(), "charges");
         if let idem_local::Data::Postgres(url) = &self.world.settings().data {
-            let database = e2e::PrivateDatabase { url: url.clone() };
+            let database = e2e::PrivateDatabase::of(url);
             let idle = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
             e2e::eventually("no session is in a transaction", || async {
                 (database.number(idle).await == 0).then_some(())
