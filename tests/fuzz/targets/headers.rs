@@ -6,28 +6,13 @@ use std::{io::Write, time::Duration};
 use chassis::{deadline::Deadline, trace::Parent};
 use flate2::{Compression, write::GzEncoder};
 use fuzz::{Edge, Http1Wire, Panics, Text, hold, hold_async, runtime};
-use http::{HeaderMap, HeaderName, HeaderValue};
-use proptest::{collection::vec, prelude::*, sample::select};
+use http::HeaderValue;
+use proptest::{prelude::*, sample::select};
 
-use crate::layer::Layered;
-
-/// Lines put together of these pieces, with a byte of anything here and there. Nothing that HTTP itself would not pass on.
-fn lines(pieces: &'static [&'static str], count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Text>> {
-    let piece = prop_oneof![12 => select(pieces).prop_map(|piece| piece.as_bytes().to_vec()), 1 => vec(any::<u8>(), 1)];
-    let line = vec(piece, 0..8).prop_map(|pieces| Text(pieces.concat()));
-    let line = line.prop_filter("a header value", |line| HeaderValue::from_bytes(&line.0).is_ok());
-    vec(line, count)
-}
-
-fn headers(name: &'static str, lines: &[Text]) -> HeaderMap {
-    lines.iter().map(|line| (HeaderName::from_static(name), HeaderValue::from_bytes(&line.0).unwrap())).collect()
-}
-
-/// A line that is visible ASCII, spaces and tabs; others are not looked at.
-fn visible(line: &Text) -> Option<&str> {
-    let is_visible = line.0.iter().all(|byte| matches!(byte, b'\t' | 0x20..=0x7e));
-    is_visible.then(|| std::str::from_utf8(&line.0).unwrap())
-}
+use crate::{
+    layer::Layered,
+    lines::{headers, lines, visible},
+};
 
 // === Prefer ===
 
@@ -73,6 +58,8 @@ fn seconds(lines: &[Text]) -> Option<u64> {
     }
 }
 
+const WAITS: &[&str] =
+    &["wait=1", "wait=10", "respond-async, wait=29", "wait=\"1\"; foo=\"a, b\", wait=2", "foo=\"\\\"\", wait=3"];
 const PREFER: &[&str] = &[
     "wait",
     "WAIT",
@@ -104,7 +91,7 @@ const PREFER: &[&str] = &[
 #[test]
 fn a_preference_to_wait_is_honoured_as_the_rfc_has_it_and_nonsense_ignored() {
     let (runtime, layered) = (runtime(), Layered::new());
-    hold_async(&runtime, "prefer", 4_000, lines(PREFER, 0..3), |lines| {
+    hold_async(&runtime, "prefer", 4_000, lines(WAITS, PREFER, 0..3), |lines| {
         let layered = &layered;
         async move {
             let mut headers = headers("prefer", &lines);
@@ -119,6 +106,7 @@ fn a_preference_to_wait_is_honoured_as_the_rfc_has_it_and_nonsense_ignored() {
 
 // === Authorization ===
 
+const BEARERS: &[&str] = &["Bearer sk_a", "Bearer  sk_a ", "Basic sk_a", "Basic  sk_a", "Bearer=sk_a", "Token sk_a"];
 const AUTHORIZATION: &[&str] = &[
     "Bearer",
     "bearer",
@@ -154,7 +142,7 @@ fn only_the_key_of_a_tenant_opens_the_gateway() {
     let edge = runtime.block_on(Edge::start());
     let wire = tokio::sync::Mutex::new(Http1Wire::to(edge.api));
     let path = "/v1/orders/7b0a4d1e-54f1-5b7c-9a57-0f4c5a2d9e11";
-    hold_async(&runtime, "authorization", 1_500, lines(AUTHORIZATION, 0..3), |lines| {
+    hold_async(&runtime, "authorization", 3_000, lines(BEARERS, AUTHORIZATION, 0..3), |lines| {
         let (wire, edge) = (&wire, &edge);
         async move {
             let before = edge.calls();
@@ -173,6 +161,17 @@ fn only_the_key_of_a_tenant_opens_the_gateway() {
 
 // === traceparent ===
 
+const TRACES: &[&str] = &[
+    "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what",
+    "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+    "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+    "01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what",
+    "fe-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    "fe-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01.",
+    "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-",
+];
 const TRACEPARENT: &[&str] = &[
     "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
     "4bf92f3577b34da6a3ce929d0e0e4736",
@@ -213,7 +212,7 @@ fn is_traceparent(text: &str) -> bool {
 
 #[test]
 fn a_trace_is_continued_only_from_one_valid_traceparent() {
-    hold("traceparent", 10_000, lines(TRACEPARENT, 0..3), |lines| {
+    hold("traceparent", 10_000, lines(TRACES, TRACEPARENT, 0..3), |lines| {
         let one = match &lines[..] {
             [line] => visible(line).is_some_and(is_traceparent),
             _ => false,
@@ -225,21 +224,11 @@ fn a_trace_is_continued_only_from_one_valid_traceparent() {
         }
         Ok(())
     });
-    // Whole ones with one byte changed: nearly right is the hardest.
-    let changed = (0..55usize, any::<u8>()).prop_map(|(at, byte)| {
-        let mut text = TRACEPARENT[0].as_bytes().to_vec();
-        text[at] = byte;
-        Text(text)
-    });
-    hold("traceparent-changed", 5_000, changed, |line| {
-        let text = String::from_utf8_lossy(&line.0);
-        prop_assert_eq!(Parent::from_traceparent(&text).is_some(), is_traceparent(&text));
-        Ok(())
-    });
 }
 
 // === grpc-timeout ===
 
+const TIMEOUTS: &[&str] = &["1H", "99999999H", "99999999M", "1S", "00000001m", "99999999m", "0u", "99999999n"];
 const GRPC_TIMEOUT: &[&str] =
     &["0", "1", "9", "99999999", "00000001", "H", "M", "S", "m", "u", "n", "s", " ", "-", "+", ".", "é", "1S"];
 
@@ -265,7 +254,7 @@ fn timeout(text: &str) -> Option<Duration> {
 #[test]
 fn a_deadline_is_what_grpc_timeout_says_or_none() {
     let ten_years = Duration::from_secs(10 * 365 * 24 * 3600);
-    hold("grpc-timeout", 5_000, lines(GRPC_TIMEOUT, 0..2), |lines| {
+    hold("grpc-timeout", 5_000, lines(TIMEOUTS, GRPC_TIMEOUT, 0..2), |lines| {
         let expected = lines.first().and_then(visible).and_then(timeout).map(|it| it.min(ten_years));
         let deadline = Deadline::from_grpc(&headers("grpc-timeout", &lines));
         prop_assert_eq!(deadline.is_some(), expected.is_some());
@@ -279,6 +268,14 @@ fn a_deadline_is_what_grpc_timeout_says_or_none() {
 
 // === Content-Type and Content-Encoding ===
 
+const TYPES: &[&str] = &[
+    "application/json",
+    "application/json; charset=utf-8",
+    "application/problem+json",
+    "text/json",
+    "application/xml",
+];
+const CODINGS: &[&str] = &["gzip", "identity", "x-gzip, identity", "gzip, gzip", "deflate", "identity, br"];
 const CONTENT: &[&str] = &[
     "application/json",
     "Application/JSON",
@@ -337,7 +334,7 @@ fn bodies_of_another_type_or_coding_are_415_and_never_reach_the_route() {
     encoder.write_all(b"{\"a\":1}").unwrap();
     let zipped = encoder.finish().unwrap();
     let bodies = select(vec![b"{\"a\":1}".to_vec(), zipped, Vec::new()]).prop_map(Text);
-    let inputs = (lines(CONTENT, 0..3), lines(CONTENT, 0..3), bodies);
+    let inputs = (lines(TYPES, CONTENT, 0..3), lines(CODINGS, CONTENT, 0..3), bodies);
     hold_async(&runtime, "content", 4_000, inputs, |(types, codings, body)| {
         let layered = &layered;
         async move {

@@ -102,7 +102,10 @@ fn judge(line: &Text) -> Result<(), TestCaseError> {
 }
 
 /// Pieces of which lines are put together.
-const PIECES: [&str; 40] = [
+const PIECES: [&str; 43] = [
+    "\\/",
+    "\\a",
+    "/",
     "\"",
     "\"",
     "\"",
@@ -173,7 +176,9 @@ fn quote(key: &str) -> String {
 }
 
 /// Lines that once were a fault, or nearly.
-const ROWS: [&str; 24] = [
+const ROWS: [&str; 26] = [
+    "\"a\\/b\"",
+    "\"a\\nb\"",
     "",
     "\"",
     "\"\"",

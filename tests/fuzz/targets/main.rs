@@ -7,6 +7,7 @@ mod headers;
 mod json;
 mod keys;
 mod layer;
+mod lines;
 mod paths;
 mod rpcs;
 mod webhooks;

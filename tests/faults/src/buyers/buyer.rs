@@ -20,6 +20,8 @@ pub(super) struct Buyer {
     pub(super) phase: watch::Receiver<Phase>,
     /// What it could ask for once more.
     pub(super) bought: Vec<Bought>,
+    /// The order at hand is for seats that others wait for.
+    pub(super) is_after_hot_seats: bool,
     /// Its keys begin with this.
     name: String,
     /// How many keys it has made.
@@ -38,7 +40,18 @@ impl Buyer {
         // Buyers of different tenants use the same keys, and never meet.
         let name = (number / sender.edge.tenants.len()).to_string();
         let number = u32::try_from(number).expect("a few buyers");
-        Self { number, tenant, randomness, sender, market, phase, bought: Vec::new(), name, keys: 0 }
+        Self {
+            number,
+            tenant,
+            randomness,
+            sender,
+            market,
+            phase,
+            bought: Vec::new(),
+            is_after_hot_seats: false,
+            name,
+            keys: 0,
+        }
     }
 
     /// The same buyer at another till, with keys of its own: it does something else at the same time.
@@ -52,6 +65,7 @@ impl Buyer {
             market: Arc::clone(&self.market),
             phase: self.phase.clone(),
             bought: Vec::new(),
+            is_after_hot_seats: self.is_after_hot_seats,
             name: format!("{}-{}", self.name, self.keys),
             keys: 0,
         }

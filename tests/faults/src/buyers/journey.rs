@@ -40,7 +40,8 @@ impl Buyer {
             self.look_back().await;
         }
         let basket = self.market.clone().basket(&mut self.randomness);
-        let given_back = if is_hot(&basket) { 0.75 } else { 0.2 };
+        self.is_after_hot_seats = is_hot(&basket);
+        let given_back = if self.is_after_hot_seats { 0.75 } else { 0.2 };
         let Some(order) = self.place(&basket).await else { return };
         if self.chance(0.15) {
             self.look_at("orders", &order).await;
@@ -238,6 +239,10 @@ impl Buyer {
     }
 
     fn method(&mut self) -> String {
+        // Whether their approval comes before or after somebody else has them, is the question for such seats.
+        if self.is_after_hot_seats && self.chance(0.3) {
+            return "pm_pending".to_owned();
+        }
         let (method, _) =
             METHODS.choose_weighted(&mut self.randomness, |(_, weight)| *weight).expect("the weights are positive");
         match *method {
