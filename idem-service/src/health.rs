@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use chassis::admin::Readiness;
 use chassis::shutdown::Shutdown;
+use chassis::tasks;
 use idem_proto::idem::v1::admin_service_server::SERVICE_NAME as ADMIN;
 use idem_proto::idem::v1::idempotency_service_server::SERVICE_NAME as IDEMPOTENCY;
 use tokio::time::{sleep, timeout};
@@ -37,7 +38,8 @@ pub(crate) async fn reporter() -> HealthReporter {
 /// Reports on every service until it is dropped.
 pub(crate) async fn report(reporter: HealthReporter, store: Arc<dyn Store>, readiness: Readiness, shutdown: Shutdown) {
     loop {
-        let is_serving = readiness.is_ready() && matches!(timeout(PING_LIMIT, store.ping()).await, Ok(Ok(())));
+        let answered = tasks::round("report health", timeout(PING_LIMIT, store.ping())).await;
+        let is_serving = readiness.is_ready() && matches!(answered, Some(Ok(Ok(()))));
         set(&reporter, is_serving && !shutdown.is_leaving()).await;
         tokio::select! {
             () = sleep(LOOK_EVERY) => {}

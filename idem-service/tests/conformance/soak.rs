@@ -33,7 +33,7 @@ async fn write(bench: &Bench, keys: &[KeyId], step: impl Fn(usize, Option<&idem_
     let writes = keys.iter().zip(&seen).enumerate().map(|(n, (key, seen))| {
         let version = if seen.record.is_some() { seen.version } else { Version::Absent };
         let put = put(decide(seen.record.as_ref(), step(n, seen.record.as_ref())));
-        SwapRequest { key: key.clone(), seen: version, put, audit: None }
+        SwapRequest { key: key.clone(), seen: version, put, audit: None, until: None }
     });
     bench.store.swap(writes.collect()).await.unwrap();
 }
