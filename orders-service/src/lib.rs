@@ -53,6 +53,8 @@ mod refund;
 mod request;
 mod resolve;
 mod rpc;
+#[cfg(feature = "sabotage")]
+mod sabotage;
 mod settle;
 mod shop;
 mod signature;

@@ -113,6 +113,11 @@ async fn pay_if_free(
 }
 
 async fn refund(tx: &mut Tx<'_>, payment: &mut PaymentRow, reason: RefusalReason) -> Result<(), OrdersError> {
+    #[cfg(feature = "sabotage")]
+    if crate::sabotage::breaks("refund") {
+        payments::decide(tx, payment, PaymentStatus::Refunded).await?;
+        return operations::settle(tx, payment.operation, &Outcome::Refused(reason.plain())).await;
+    }
     payments::decide(tx, payment, PaymentStatus::RefundPending).await?;
     refunds::order(tx, payment).await?;
     operations::settle(tx, payment.operation, &Outcome::Refused(reason.plain())).await

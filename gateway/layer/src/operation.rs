@@ -155,6 +155,10 @@ pub(crate) async fn carry_out(holder: Holder, execute: Execute) -> Decided {
 /// its own call may be the one that is still on its way.
 async fn ask_again(holder: Holder) -> Decided {
     let shared = holder.shared.clone();
+    #[cfg(feature = "sabotage")]
+    if idem_core::sabotage::breaks("abandon") {
+        return holder.release(shared.refuse(&Problem::in_doubt(), Verdict::InDoubt).response).await;
+    }
     if holder.is_out_of_time() {
         return holder.abandon(shared.refuse(&Problem::in_doubt(), Verdict::InDoubt)).await;
     }

@@ -334,6 +334,11 @@ fn next_attempt(r: &Record, attempt_id: AttemptId) -> Record {
         past_attempts.drain(..=past_attempts.len() - Record::PAST_ATTEMPTS_MAX);
     }
     past_attempts.push(r.attempt_id);
+    #[cfg(feature = "sabotage")]
+    if crate::sabotage::breaks("operation-id") {
+        let operation_id = OperationId(attempt_id.0);
+        return Record { operation_id, token: r.token.next(), attempt_id, state: State::InProgress, ..settled(r) };
+    }
     Record {
         token: r.token.next(),
         attempt_id,

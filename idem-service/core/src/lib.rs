@@ -11,6 +11,8 @@ pub mod json;
 mod key;
 mod record;
 mod response;
+#[cfg(feature = "sabotage")]
+pub mod sabotage;
 
 pub use decide::{Answer, Command, Grant, Put, StaleReason, Until, Verdict, decide};
 pub use durations::{DurationError, LEASE_DEFAULT, LeaseDuration, RETENTION_DEFAULT, RetentionPeriod, WAIT_MAX};

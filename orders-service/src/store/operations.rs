@@ -103,6 +103,12 @@ UPDATE operations
 /// Raises the operation's token and locks it; makes the row of an operation never seen, so that it fences from now on.
 pub async fn raise(tx: &mut Tx<'_>, grant: Grant) -> Result<Operation, OrdersError> {
     let params = params![grant.operation.to_string(), grant.token.get(), tx.now()];
+    #[cfg(feature = "sabotage")]
+    if crate::sabotage::breaks("fence") {
+        let unguarded = RAISE.replace("WHERE operations.token <= excluded.token", "");
+        let row = tx.query_opt(&unguarded, &params).await?;
+        return read(&row.ok_or(OrdersError::StaleToken)?);
+    }
     match tx.query_opt(RAISE, &params).await? {
         Some(row) => read(&row),
         None => Err(OrdersError::StaleToken),
