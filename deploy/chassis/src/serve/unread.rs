@@ -14,7 +14,7 @@ use std::{
 use tokio::time::timeout;
 
 /// The most that is read of a body that nobody wants. What is larger is not worth it.
-const DISCARD_MAX: u64 = 1024 * 1024;
+const DISCARD_MAX: u64 = 8 * 1024 * 1024;
 /// How long that may take.
 const DISCARD_LIMIT: Duration = Duration::from_secs(5);
 

@@ -185,8 +185,8 @@ async fn what_waits_shares_a_commit_and_one_failure_undoes_only_itself() {
             })
         })
     });
-    drop(release);
-    let (answers, ()) = futures::join!(join_all(jobs), running);
+    // Released when all of them wait.
+    let (answers, (), ()) = futures::join!(join_all(jobs), async { drop(release) }, running);
     assert_eq!(answers.iter().filter(|answer| answer.is_err()).count(), 10);
     assert_eq!(count_things(&store.db).await, 40);
 }
@@ -203,8 +203,8 @@ async fn a_failed_commit_fails_everybody_who_shared_it() {
     });
     // Its own refusal may rest on what the group wrote, so it is no answer either.
     let refused = sqlite(&store.db).write(|_| Err::<(), _>(DatabaseError::Conflict));
-    drop(release);
-    let (good, bad, refused, ()) = futures::join!(good, bad, refused, running);
+    // Released when all of them wait.
+    let (good, bad, refused, (), ()) = futures::join!(good, bad, refused, async { drop(release) }, running);
     assert!(matches!(good, Err(DatabaseError::Statement(_))), "{good:?}");
     assert!(matches!(bad, Err(DatabaseError::Statement(_))), "{bad:?}");
     assert!(matches!(refused, Err(DatabaseError::Statement(_))), "{refused:?}");
@@ -222,8 +222,8 @@ async fn when_the_engine_rolls_back_the_group_is_told_and_the_rest_goes_on() {
         Ok::<_, DatabaseError>(())
     });
     let after = store.db.transact("after", |tx| Box::pin(async { add(tx, "after").await }));
-    drop(release);
-    let (before, rollback, after, ()) = futures::join!(before, rollback, after, running);
+    // Released when all of them wait.
+    let (before, rollback, after, (), ()) = futures::join!(before, rollback, after, async { drop(release) }, running);
     assert!(matches!(before, Err(DatabaseError::Unavailable(_))), "{before:?}");
     assert!(matches!(rollback, Err(DatabaseError::Unavailable(_))), "{rollback:?}");
     assert_eq!(after.unwrap(), 1);
