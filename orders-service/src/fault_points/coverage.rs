@@ -82,7 +82,12 @@ fn a_use_case_waits_for_nothing_else() {
         }
     }
     seen.sort();
-    // The sleep is "wait for answer: pause", and the timeout is around what has points itself; a status is only made.
-    let expected = ["pay.rs tokio::time::sleep", "pay.rs tokio::time::timeout", "status.rs tonic::"];
+    // The sleep is "wait for answer: pause", and the timeouts are around what has points itself; a status is only made.
+    let expected = [
+        "pay.rs tokio::time::sleep",
+        "pay.rs tokio::time::timeout",
+        "shop.rs tokio::time::timeout",
+        "status.rs tonic::",
+    ];
     assert_eq!(seen, expected);
 }
