@@ -26,6 +26,14 @@ test-pgbouncer:
 fuzz cases="100000":
     eval "$(tests/postgres start)" && PROPTEST_CASES={{cases}} cargo test -p fuzz --tests
 
+# Buys under faults, and checks what came of it: `just faults --duration 10m --store sqlite`
+faults *args:
+    cargo build --workspace --bins && cargo run -p faults -- {{args}}
+
+# Breaks promises on purpose, and sees whether the campaign of faults notices
+sabotage *names:
+    tests/sabotage {{names}}
+
 # The whole system in one process
 run *args:
     cargo run -- {{args}}

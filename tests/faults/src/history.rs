@@ -36,6 +36,8 @@ pub struct History {
     pub controls: Vec<Control>,
     /// The stock, as the orders database had it.
     pub stock: Vec<StockSample>,
+    /// When all fencing tokens were looked at.
+    pub token_looks: Vec<u64>,
     /// Fencing tokens that were new or had changed.
     pub tokens: Vec<TokenSample>,
 }
@@ -68,7 +70,10 @@ impl History {
                 }
                 Event::Control(control) => history.controls.push(control),
                 Event::Stock(sample) => history.stock.push(sample),
-                Event::Tokens { seen } => history.tokens.extend(seen),
+                Event::Tokens { ms, seen } => {
+                    history.token_looks.push(ms);
+                    history.tokens.extend(seen);
+                }
             }
         }
         history
@@ -142,6 +147,7 @@ mod tests {
             Event::SweepBegan { ms: 50 },
             Event::Control(Control { ms: 55, deed: Deed::Forge, target: "evt".into(), status: None }),
             Event::Tokens {
+                ms: 56,
                 seen: vec![TokenSample {
                     ms: 56,
                     store: TokenStore::Idem,

@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use anyhow::Context as _;
@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::{
     buyers::{Buyers, Market, Settings, sweep},
     checker::{self, Violation},
-    edge::{Edge, Window},
+    edge::{Edge, StoreAccess, Window},
     history::{Course, Event, History, Recorder},
     ledger::{Ledger, Reader, Sampler, until_quiet},
     report::{self, Report},
@@ -58,6 +58,9 @@ impl Proof {
             command: command.to_owned(),
             lease_ms: millis(edge.lease),
             upstream_timeout_ms: millis(edge.upstream_timeout),
+            hold_ttl_ms: millis(edge.hold_ttl),
+            began_at_ms: millis(chassis::clock::wall().duration_since(UNIX_EPOCH)?) - edge.clock.now_ms(),
+            has_store_clock: matches!(edge.store, StoreAccess::Postgres(_)),
             tenants: edge.tenants.iter().map(|tenant| tenant.name.clone()).collect(),
             faults_stopped_ms: None,
             sweep_began_ms: None,

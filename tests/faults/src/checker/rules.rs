@@ -4,6 +4,7 @@ mod availability;
 mod check_ins;
 mod forgery;
 mod form;
+mod holds;
 mod key_reads;
 mod liveness;
 mod money;
@@ -11,6 +12,7 @@ mod one_order;
 mod promises;
 mod reads;
 mod reuse;
+mod settling;
 mod stock;
 mod stored_answer;
 mod tenants;
@@ -30,8 +32,10 @@ pub(super) const ALL: &[(&str, Rule)] = &[
     (one_order::NAME, one_order::check),
     (money::NAME, money::check),
     (stock::NAME, stock::check),
+    (holds::NAME, holds::check),
     (check_ins::NAME, check_ins::check),
     (liveness::NAME, liveness::check),
+    (settling::NAME, settling::check),
     (availability::NAME, availability::check),
     (tokens::NAME, tokens::check),
     (reuse::NAME, reuse::check),

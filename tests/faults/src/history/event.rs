@@ -38,6 +38,9 @@ pub enum Event {
     Stock(StockSample),
     /// The fencing tokens were looked at.
     Tokens {
+        /// When.
+        #[serde(default)]
+        ms: u64,
         /// Those that were new or had changed.
         seen: Vec<TokenSample>,
     },
@@ -64,8 +67,17 @@ pub struct Course {
     pub lease_ms: u64,
     /// `--upstream-timeout` of the gateways.
     pub upstream_timeout_ms: u64,
+    /// `--hold-ttl` of the orders services.
+    #[serde(default)]
+    pub hold_ttl_ms: u64,
     /// Who buys.
     pub tenants: Vec<String>,
+    /// The time of day when the campaign's clock began, in milliseconds since 1970, by a clock that no fault moved.
+    #[serde(default)]
+    pub began_at_ms: u64,
+    /// The services' store has a clock of its own, and does not go by theirs.
+    #[serde(default)]
+    pub has_store_clock: bool,
     /// See [`Event::FaultsStopped`].
     #[serde(default)]
     pub faults_stopped_ms: Option<u64>,

@@ -83,9 +83,8 @@ impl Look {
         let Ok(seen) = tokens(&mut self.database, ms, TokenStore::Orders).await else { return };
         let Ok(granted) = tokens(&mut self.database, ms, TokenStore::Idem).await else { return };
         let news: Vec<TokenSample> = seen.into_iter().chain(granted).filter(|sample| self.is_news(sample)).collect();
-        if !news.is_empty() {
-            self.recorder.record(Event::Tokens { seen: news });
-        }
+        // Also when nothing has changed: what was open then was still open.
+        self.recorder.record(Event::Tokens { ms, seen: news });
     }
 
     fn is_news(&mut self, sample: &TokenSample) -> bool {

@@ -1,7 +1,7 @@
 //! Answers have the form that clients are promised: problems say what they are and whether to come back, keyed answers name their key.
 
 use crate::{
-    checker::{Case, Problem, Violation, case::key_of},
+    checker::{Case, Class, Problem, Violation, case::key_of},
     history::{Answer, Call},
 };
 
@@ -25,6 +25,12 @@ fn judge(call: &Call, answer: &Answer) -> Result<(), String> {
     let is_keyed = key_of(call).is_some();
     if is_keyed && answer.header("idempotency-key").is_none() {
         return Err("the key is not echoed".to_owned());
+    }
+    if let (true, Some(wait)) = (is_keyed, call.wait_s)
+        && answer.header("preference-applied") != Some(&format!("wait={wait}"))
+        && Class::of(answer).is_bound()
+    {
+        return Err(format!("it does not say that it would wait for {wait} s"));
     }
     if answer.is_replayed() && !is_keyed {
         return Err("a replay without a key".to_owned());
@@ -84,6 +90,20 @@ mod tests {
         for (change, what) in table {
             let found = answered(true, change, running());
             assert!(found.iter().any(|it| it.contains(what)), "{what}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_was_waited_for_says_so() {
+        for (applied, is_reported) in [(Some("wait=3"), false), (Some("wait=2"), true), (None, true)] {
+            let mut fixture = Fixture::good();
+            let answer = fixture.heard("k1", 1);
+            if let Some(applied) = applied {
+                answer.headers.insert("preference-applied".into(), applied.into());
+            }
+            let call = fixture.history.calls.iter_mut().filter(|call| call.key.as_deref() == Some("k1")).nth(1);
+            call.unwrap().wait_s = Some(3);
+            assert_eq!(!fixture.broken(check).is_empty(), is_reported, "{applied:?}");
         }
     }
 

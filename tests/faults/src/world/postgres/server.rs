@@ -68,8 +68,7 @@ impl Server {
             &["-U", "postgres", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C", "-D", &self.data()],
         )?;
         let file = self.directory().join("postgresql.conf");
-        let own =
-            format!("{SETTINGS}port = {}\nunix_socket_directories = '{}'\n", self.address.port(), self.home.display());
+        let own = format!("{SETTINGS}port = {}\n", self.address.port());
         let before = std::fs::read_to_string(&file).context("postgresql.conf")?;
         std::fs::write(&file, before + &own).context("postgresql.conf")
     }
