@@ -17,6 +17,9 @@ const SIZE: &str = "256m";
 
 const BALLAST: &str = "ballast";
 
+/// Every file of a service is longer.
+const NOTHING: &str = "4096";
+
 /// Where the SQLite files are, and how their disk is filled.
 #[derive(Clone, Debug)]
 pub struct Disk {
@@ -30,7 +33,7 @@ pub struct Disk {
 enum Means {
     /// It is a small file system of its own, and something else takes all the room that is left.
     Ballast,
-    /// No file of a process may grow beyond where it is (`RLIMIT_FSIZE`), for those who may not mount.
+    /// A process may write no further than the first page of any file (`RLIMIT_FSIZE`), for those who may not mount.
     Limit,
 }
 
@@ -80,7 +83,7 @@ impl Disk {
     pub fn fill(&self, programs: &[&Program]) -> anyhow::Result<()> {
         match self.means {
             Means::Ballast => fill_up(&self.path(BALLAST)),
-            Means::Limit => programs.iter().try_for_each(|program| limit(program, &self.largest()?.to_string())),
+            Means::Limit => programs.iter().try_for_each(|program| limit(program, NOTHING)),
         }
     }
 
@@ -93,11 +96,6 @@ impl Disk {
             },
             Means::Limit => programs.iter().try_for_each(|program| limit(program, "unlimited")),
         }
-    }
-
-    fn largest(&self) -> anyhow::Result<u64> {
-        let entries = std::fs::read_dir(&self.directory).context("the directory of the SQLite files")?;
-        Ok(entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|file| file.len()).max().unwrap_or(0))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Whether the machine keeps up. When the system's processes wait for a processor much longer than they run on one, what they
 //! then fail to answer in time tells of the machine and not of them.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
@@ -29,23 +29,19 @@ pub const STARVED: &str = "starved-machine";
 pub struct Heartbeat {
     clock: CampaignClock,
     windows: Windows,
-    before: Scheduled,
+    before: Threads,
     last: Option<(WindowId, u64)>,
 }
 
-/// How long some processes have run, and have waited to run, in nanoseconds.
-#[derive(Clone, Copy, Default)]
-struct Scheduled {
-    ran: u64,
-    waited: u64,
-}
+/// How long each thread of some processes has run, and has waited to run, in nanoseconds.
+type Threads = HashMap<String, (u64, u64)>;
 
 // === impl Heartbeat ===
 
 impl Heartbeat {
     /// One that has not beaten yet.
     pub fn new(clock: CampaignClock, windows: Windows) -> Self {
-        Self { clock, windows, before: Scheduled::default(), last: None }
+        Self { clock, windows, before: Threads::new(), last: None }
     }
 
     /// One beat, over the processes that `pids` names at its end.
@@ -53,9 +49,12 @@ impl Heartbeat {
         let (begun, from_ms) = (Instant::now(), self.clock.now_ms());
         sleep(BEAT).await;
         let late = begun.elapsed().saturating_sub(BEAT);
-        let now = Scheduled::of(&pids());
-        // A process that was started anew begins at zero.
-        let (ran, waited) = (now.ran.saturating_sub(self.before.ran), now.waited.saturating_sub(self.before.waited));
+        let now = threads(&pids());
+        // Threads come and go: only those that were there all the time are compared.
+        let both = now.iter().filter_map(|(thread, now)| Some((now, self.before.get(thread)?)));
+        let (ran, waited) = both.fold((0, 0), |(ran, waited), (now, before)| {
+            (ran + now.0.saturating_sub(before.0), waited + now.1.saturating_sub(before.1))
+        });
         self.before = now;
         let is_starved = Duration::from_nanos(waited) >= WAITED_LEAST && waited >= ran.saturating_mul(WAITING_MAX);
         if is_starved || late >= STANDSTILL {
@@ -76,17 +75,14 @@ impl Heartbeat {
     }
 }
 
-// === impl Scheduled ===
+// === helpers ===
 
-impl Scheduled {
-    fn of(pids: &[u32]) -> Self {
-        let threads = pids.iter().flat_map(|pid| std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten());
-        let texts =
-            threads.flatten().filter_map(|thread| std::fs::read_to_string(thread.path().join("schedstat")).ok());
-        texts.fold(Self::default(), |sum, text| {
-            let mut numbers = text.split_whitespace().map(|number| number.parse().unwrap_or(0));
-            let (ran, waited) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-            Self { ran: sum.ran + ran, waited: sum.waited + waited }
-        })
-    }
+fn threads(pids: &[u32]) -> Threads {
+    let directories = pids.iter().flat_map(|pid| std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten());
+    let read = |thread: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        let mut numbers = text.split_whitespace().map(|number| number.parse().ok());
+        Some((thread.path().display().to_string(), (numbers.next()??, numbers.next()??)))
+    };
+    directories.flatten().filter_map(read).collect()
 }
