@@ -79,3 +79,50 @@ fn again(edge: &Edge, call: &Call) -> Option<Ask> {
         wait_s: None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{Answer, Heard};
+
+    fn call(id: u64, key: &str, status: Option<u16>) -> Call {
+        let answer = status.map(|status| Answer { status, headers: BTreeMap::new(), body: String::new() });
+        Call {
+            id,
+            intent: None,
+            buyer: 0,
+            purpose: Purpose::First,
+            gateway: 0,
+            tenant: "a".into(),
+            method: "POST".into(),
+            path: "/v1/orders".into(),
+            key: Some(key.into()),
+            body: String::new(),
+            wait_s: None,
+            sent_ms: id,
+            done_ms: answer.is_some().then_some(id + 1),
+            heard: answer.map(Heard::Answer),
+        }
+    }
+
+    #[test]
+    fn what_was_answered_or_is_stored_is_due_with_the_request_that_the_key_belongs_to() {
+        let calls = [
+            call(1, "answered", Some(409)),
+            call(2, "answered", Some(201)),
+            call(3, "answered", Some(422)),
+            call(4, "refused", Some(409)),
+            call(5, "stored", Some(422)),
+            call(6, "stored", None),
+        ];
+        let row = |key: &str, state: &str| KeyRow {
+            scope: "rest/a".into(),
+            key: key.into(),
+            state: state.into(),
+            ..KeyRow::default()
+        };
+        let due = due(&calls, &[row("stored", "completed"), row("refused", "released")]);
+        let due: Vec<(&str, u64)> = due.iter().map(|(key, call)| (key.key.as_str(), call.id)).collect();
+        assert_eq!(due, [("answered", 2), ("stored", 6)]);
+    }
+}
