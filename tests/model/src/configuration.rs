@@ -55,7 +55,7 @@ impl Configuration {
 
     /// What is checked by its own command.
     pub fn large_ones() -> Vec<Self> {
-        vec![Self::large(Workload::Orders), Self::large(Workload::Payments)]
+        vec![Self::large(Workload::Orders), Self::large(Workload::Payments), Self::faults(), Self::generations()]
     }
 
     /// Seconds of checking: two gateways, the reconciler, two faults.
@@ -83,27 +83,36 @@ impl Configuration {
         }
     }
 
-    /// Minutes of checking: three gateways, one more of everything.
+    /// Minutes of checking: three gateways, one more of most.
     pub fn large(workload: Workload) -> Self {
-        let none =
-            Left { requests: 4, faults: 3, seats: 0, retentions: 1, idle_rounds: 1, paid_elsewhere: 0, lapses: 1 };
+        let small = Self::small(workload);
         match workload {
-            Workload::Orders => Self {
-                name: "large, orders",
-                workload,
-                gateways: 3,
-                words: &[],
-                is_register_faulty: true,
-                left: Left { seats: 2, ..none },
-            },
+            Workload::Orders => {
+                let left = Left { requests: 4, faults: 3, ..small.left };
+                Self { name: "large, orders", gateways: 3, left, ..small }
+            }
             Workload::Payments => Self {
                 name: "large, payments",
-                workload,
                 gateways: 3,
                 words: &[Word::Approved, Word::Pending, Word::Declined],
                 is_register_faulty: true,
-                left: Left { paid_elsewhere: 1, ..none },
+                left: Left { requests: 3, idle_rounds: 1, ..small.left },
+                ..small
             },
         }
+    }
+
+    /// Payments with three faults, for fewer requests.
+    pub fn faults() -> Self {
+        let large = Self::large(Workload::Payments);
+        let left = Left { requests: 2, faults: 3, ..large.left };
+        Self { name: "large, three faults", left, ..large }
+    }
+
+    /// Payments of a key in two generations, with fewer faults.
+    pub fn generations() -> Self {
+        let large = Self::large(Workload::Payments);
+        let left = Left { faults: 1, retentions: 1, ..large.left };
+        Self { name: "large, two generations", left, ..large }
     }
 }

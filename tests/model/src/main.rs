@@ -23,6 +23,12 @@ struct Flags {
     /// Checks only configurations whose name has this in it.
     #[arg(long, default_value = "")]
     only: String,
+    /// So many faults, instead of those of the configuration.
+    #[arg(long, conflicts_with = "mutation")]
+    faults: Option<u8>,
+    /// So many requests of clients, instead of those of the configuration.
+    #[arg(long, conflicts_with = "mutation")]
+    requests: Option<u8>,
     /// Leaves a rule of the protocol out, and shows how that comes to harm.
     #[arg(long, value_name = "NAME")]
     mutation: Option<String>,
@@ -82,7 +88,10 @@ fn check_all(flags: &Flags) -> bool {
         Size::Large => (Configuration::large_ones(), Search::Depth),
     };
     let mut is_all_well = true;
-    for configuration in configurations.into_iter().filter(|one| one.name.contains(&flags.only)) {
+    for mut configuration in configurations.into_iter().filter(|one| one.name.contains(&flags.only)) {
+        let left = &mut configuration.left;
+        left.faults = flags.faults.unwrap_or(left.faults);
+        left.requests = flags.requests.unwrap_or(left.requests);
         println!("{}: {:?}", configuration.name, configuration.left);
         let told = AtomicU64::new(0);
         let checked = checking::check(configuration, search, flags.threads, |data| {
