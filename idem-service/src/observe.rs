@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use idem_core::{Answer, State};
+use idem_core::Answer;
 use sha2::{Digest, Sha256};
 use tonic::{Response, Status};
 use tracing::field::Empty;
@@ -63,12 +63,7 @@ pub(crate) fn note_key(key: &KeyId) {
 pub(crate) fn note_outcome(outcome: &Outcome) -> &'static str {
     if let Some(record) = &outcome.snapshot.record {
         Span::current().record("idem.fencing_token", record.token.0);
-        let is_earlier = match outcome.answer {
-            Answer::Replay(_) | Answer::Stale(..) => true,
-            Answer::Superseded(_) => matches!(record.state, State::Completed(_)),
-            _ => false,
-        };
-        if is_earlier {
+        if let Answer::Replay(_) | Answer::Stale(..) | Answer::SupersededBy(_) = outcome.answer {
             chassis::trace::link_to(record.trace_context.as_str());
         }
     }
@@ -87,7 +82,7 @@ pub(crate) fn name_of(answer: &Answer) -> &'static str {
         Answer::Released => "released",
         Answer::Abandoned => "abandoned",
         Answer::Renewed => "renewed",
-        Answer::Superseded(_) => "superseded",
+        Answer::Superseded(_) | Answer::SupersededBy(_) => "superseded",
         Answer::Resolved => "resolved",
         Answer::AlreadyCompleted => "already_completed",
         Answer::TokenChanged(_) => "token_changed",

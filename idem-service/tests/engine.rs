@@ -30,7 +30,7 @@ async fn late_complete_is_fenced_after_reclaim() {
     assert_eq!(world.complete("k", zombie, 500).await.answer, Answer::Superseded(Some(StateName::InProgress)));
     assert_eq!(world.renew("k", zombie).await.answer, Answer::Superseded(Some(StateName::InProgress)));
     assert_eq!(world.complete("k", heir, 201).await.answer, Answer::Completed);
-    assert_eq!(world.complete("k", zombie, 500).await.answer, Answer::Superseded(Some(StateName::Completed)));
+    assert_eq!(world.complete("k", zombie, 500).await.answer, Answer::SupersededBy(response(201)));
     assert_eq!(world.reserve("k").await.replayed_status(), 201);
 }
 
@@ -156,7 +156,7 @@ async fn resolve_fences_the_holder_and_is_audited_with_both_tokens() {
     let holder = world.reserve("k").await.granted();
     let outcome = world.resolve("k", State::Completed(response(201))).await.unwrap();
     assert_eq!(outcome.answer, Answer::Resolved);
-    assert_eq!(world.complete("k", holder, 500).await.answer, Answer::Superseded(Some(StateName::Completed)));
+    assert_eq!(world.complete("k", holder, 500).await.answer, Answer::SupersededBy(response(201)));
     assert_eq!(world.reserve("k").await.replayed_status(), 201);
     assert_eq!(world.resolve("k", State::Released).await.unwrap().answer, Answer::AlreadyCompleted);
     assert_eq!(world.resolve("absent", State::Released).await.unwrap().answer, Answer::Absent);

@@ -156,6 +156,8 @@ pub enum Answer {
     Renewed,
     /// Complete, Release, Abandon, Renew: not the holder any more; none means no record.
     Superseded(Option<StateName>),
+    /// The same, and this is what the caller's own operation was answered with.
+    SupersededBy(Response),
     /// Resolve: settled by hand.
     Resolved,
     /// Resolve: a stored answer never changes.
@@ -181,7 +183,7 @@ pub fn decide(record: Option<&Record>, command: Command) -> Verdict {
         }
         // After its retention a record is as good as absent, whether or not the purge has run.
         (C::Complete { .. } | C::Release { .. } | C::Abandon { .. } | C::Renew { .. }, Some(r)) if r.is_over() => {
-            superseded(None)
+            Verdict::Keep(Answer::Superseded(None))
         }
         (C::Complete { operation_id, token, response }, Some(r)) if r.is_current(operation_id, token) => {
             complete(r, response)
@@ -189,7 +191,13 @@ pub fn decide(record: Option<&Record>, command: Command) -> Verdict {
         (C::Release { operation_id, token }, Some(r)) if r.is_current(operation_id, token) => release(r),
         (C::Abandon { operation_id, token }, Some(r)) if r.is_current(operation_id, token) => abandon(r),
         (C::Renew { operation_id, token, lease }, Some(r)) if r.is_current(operation_id, token) => renew(r, lease),
-        (C::Complete { .. } | C::Release { .. } | C::Abandon { .. } | C::Renew { .. }, record) => superseded(record),
+        (
+            C::Complete { operation_id, .. }
+            | C::Release { operation_id, .. }
+            | C::Abandon { operation_id, .. }
+            | C::Renew { operation_id, .. },
+            record,
+        ) => superseded(record, operation_id),
         (C::Resolve { seen, outcome }, Some(r)) => resolve(r, seen, outcome),
     }
 }
@@ -230,6 +238,8 @@ fn reclaim(r: &Record, seen: (OperationId, FencingToken), attempt_id: AttemptId,
     let is_mine =
         r.attempt_id == attempt_id && r.granted_by == GrantedBy::Reclaim && r.is_current(seen.0, seen.1.next());
     match &r.state {
+        // The key's next operation may be another request's: its answer is nobody's who saw this one.
+        State::Completed(_) if r.operation_id != seen.0 => Verdict::Keep(Answer::InProgress),
         State::Completed(response) => Verdict::Keep(Answer::Replay(response.clone())),
         State::InProgress if !r.is_lease_over() && is_mine => Verdict::Keep(Answer::Granted(grant_of(r))),
         State::InProgress if !r.is_lease_over() => Verdict::Keep(Answer::InProgress),
@@ -251,7 +261,7 @@ fn complete(r: &Record, response: Response) -> Verdict {
             put(record, Until::Retention(r.retention), |_| Answer::Completed)
         }
         State::Completed(_) => Verdict::Keep(Answer::Completed),
-        State::Released => superseded(Some(r)),
+        State::Released => superseded(Some(r), r.operation_id),
     }
 }
 
@@ -261,7 +271,7 @@ fn release(r: &Record) -> Verdict {
             put(Record { state: State::Released, ..settled(r) }, Until::Retention(r.retention), |_| Answer::Released)
         }
         State::Released => Verdict::Keep(Answer::Released),
-        State::InDoubt | State::Completed(_) => superseded(Some(r)),
+        State::InDoubt | State::Completed(_) => superseded(Some(r), r.operation_id),
     }
 }
 
@@ -269,14 +279,14 @@ fn abandon(r: &Record) -> Verdict {
     match r.state {
         State::InProgress => put(Record { state: State::InDoubt, ..settled(r) }, Until::Never, |_| Answer::Abandoned),
         State::InDoubt => Verdict::Keep(Answer::Abandoned),
-        State::Completed(_) | State::Released => superseded(Some(r)),
+        State::Completed(_) | State::Released => superseded(Some(r), r.operation_id),
     }
 }
 
 fn renew(r: &Record, lease: LeaseDuration) -> Verdict {
     match r.state {
         State::InProgress => put(settled(r), Until::Lease(lease), |_| Answer::Renewed),
-        State::InDoubt | State::Completed(_) | State::Released => superseded(Some(r)),
+        State::InDoubt | State::Completed(_) | State::Released => superseded(Some(r), r.operation_id),
     }
 }
 
@@ -372,6 +382,12 @@ fn stale(r: &Record, reason: StaleReason) -> Verdict {
     Verdict::Keep(Answer::Stale(r.operation_id, r.token, reason))
 }
 
-fn superseded(record: Option<&Record>) -> Verdict {
-    Verdict::Keep(Answer::Superseded(record.map(|r| r.state.name())))
+/// What stands now is told to everyone; the answer only to holders of the operation that it answers.
+fn superseded(record: Option<&Record>, asked: OperationId) -> Verdict {
+    Verdict::Keep(match record {
+        Some(Record { state: State::Completed(response), operation_id, .. }) if *operation_id == asked => {
+            Answer::SupersededBy(response.clone())
+        }
+        record => Answer::Superseded(record.map(|r| r.state.name())),
+    })
 }

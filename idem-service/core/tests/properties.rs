@@ -72,6 +72,17 @@ impl Oracle {
     fn is_holder(&self, held: (OperationId, FencingToken)) -> bool {
         !matches!(self.phase, Phase::Nothing) && self.grants.last().is_some_and(|g| (g.0, g.1) == held)
     }
+
+    /// The key has an answer now, and it is this operation's.
+    fn is_answered(&self, operation_id: OperationId) -> bool {
+        self.phase == Phase::Stored && self.grants.last().is_some_and(|g| g.0 == operation_id)
+    }
+
+    fn superseded_by(&self, held: (OperationId, FencingToken), answer: &Answer) -> Result<(), TestCaseError> {
+        prop_assert!(self.is_answered(held.0), "the answer of another operation");
+        prop_assert_eq!(Some(answer.clone()), self.answer.clone().map(Answer::SupersededBy));
+        Ok(())
+    }
 }
 
 fn check(events: Vec<Event>) -> Result<(), TestCaseError> {
@@ -130,7 +141,10 @@ fn check(events: Vec<Event>) -> Result<(), TestCaseError> {
                 let answer = run(&mut stored, command);
                 match (&answer, oracle.phase) {
                     (Answer::Absent, Phase::Nothing | Phase::Over) => {}
-                    (Answer::Replay(r), Phase::Stored) => prop_assert_eq!(Some(r), oracle.answer.as_ref()),
+                    (Answer::Replay(r), Phase::Stored) => {
+                        prop_assert!(oracle.is_answered(seen.0), "the answer of another operation");
+                        prop_assert_eq!(Some(r), oracle.answer.as_ref());
+                    }
                     (Answer::Granted(g), Phase::HeldTooLong | Phase::Doubt | Phase::Freed) => {
                         prop_assert!(oracle.is_holder(seen) && g.must_ask);
                         prop_assert_eq!((g.operation_id, g.token), (seen.0, seen.1.next()));
@@ -138,7 +152,8 @@ fn check(events: Vec<Event>) -> Result<(), TestCaseError> {
                         oracle.phase = Phase::Held;
                     }
                     (Answer::InProgress, phase) => {
-                        prop_assert!(phase == Phase::Held || !oracle.is_holder(seen), "in progress for {phase:?}")
+                        prop_assert!(phase == Phase::Held || !oracle.is_holder(seen), "in progress for {phase:?}");
+                        prop_assert!(!oracle.is_answered(seen.0));
                     }
                     other => prop_assert!(false, "Reclaim: {other:?}"),
                 }
@@ -154,7 +169,11 @@ fn check(events: Vec<Event>) -> Result<(), TestCaseError> {
                         oracle.answer = Some(response(n));
                     }
                     Answer::Completed => prop_assert!(oracle.is_holder(held) && oracle.answer.is_some()),
-                    Answer::Superseded(_) => prop_assert!(!(oracle.is_holder(held) && open)),
+                    Answer::Superseded(_) => {
+                        prop_assert!(!(oracle.is_holder(held) && open));
+                        prop_assert!(!oracle.is_answered(held.0));
+                    }
+                    answer @ Answer::SupersededBy(_) => oracle.superseded_by(held, &answer)?,
                     other => prop_assert!(false, "Complete: {other:?}"),
                 }
             }
@@ -167,7 +186,11 @@ fn check(events: Vec<Event>) -> Result<(), TestCaseError> {
                         oracle.phase = Phase::Freed;
                     }
                     Answer::Released => prop_assert!(oracle.is_holder(held) && oracle.answer.is_none()),
-                    Answer::Superseded(_) => prop_assert!(!(oracle.is_holder(held) && running)),
+                    Answer::Superseded(_) => {
+                        prop_assert!(!(oracle.is_holder(held) && running));
+                        prop_assert!(!oracle.is_answered(held.0));
+                    }
+                    answer @ Answer::SupersededBy(_) => oracle.superseded_by(held, &answer)?,
                     other => prop_assert!(false, "Release: {other:?}"),
                 }
             }
@@ -179,7 +202,11 @@ fn check(events: Vec<Event>) -> Result<(), TestCaseError> {
                         prop_assert!(oracle.is_holder(held) && open);
                         oracle.phase = Phase::Doubt;
                     }
-                    Answer::Superseded(_) => prop_assert!(!(oracle.is_holder(held) && open)),
+                    Answer::Superseded(_) => {
+                        prop_assert!(!(oracle.is_holder(held) && open));
+                        prop_assert!(!oracle.is_answered(held.0));
+                    }
+                    answer @ Answer::SupersededBy(_) => oracle.superseded_by(held, &answer)?,
                     other => prop_assert!(false, "Abandon: {other:?}"),
                 }
             }
@@ -192,7 +219,11 @@ fn check(events: Vec<Event>) -> Result<(), TestCaseError> {
                         prop_assert!(oracle.is_holder(held) && running);
                         oracle.phase = Phase::Held;
                     }
-                    Answer::Superseded(_) => prop_assert!(!(oracle.is_holder(held) && running)),
+                    Answer::Superseded(_) => {
+                        prop_assert!(!(oracle.is_holder(held) && running));
+                        prop_assert!(!oracle.is_answered(held.0));
+                    }
+                    answer @ Answer::SupersededBy(_) => oracle.superseded_by(held, &answer)?,
                     other => prop_assert!(false, "Renew: {other:?}"),
                 }
             }

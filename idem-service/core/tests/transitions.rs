@@ -19,16 +19,16 @@ reclaim                   | absent .            | in progress .            | ask
 reclaim, older token      | absent .            | in progress .            | in progress .            | in progress .         | replay .               | absent .          | in progress .         | absent .
 reclaim, same attempt     | absent .            | in progress .            | ask>in_progress+1        | in progress .         | replay .               | absent .          | in progress .         | absent .
 reclaim, past attempt     | absent .            | in progress .            | in progress .            | in progress .         | replay .               | absent .          | in progress .         | absent .
-reclaim, other operation  | absent .            | in progress .            | in progress .            | in progress .         | replay .               | absent .          | in progress .         | absent .
+reclaim, other operation  | absent .            | in progress .            | in progress .            | in progress .         | in progress .          | absent .          | in progress .         | absent .
 complete                  | superseded - .      | completed>completed      | completed>completed      | completed>completed   | completed .            | superseded - .    | superseded released . | superseded - .
-complete, older token     | superseded - .      | superseded in_progress . | superseded in_progress . | superseded in_doubt . | superseded completed . | superseded - .    | superseded released . | superseded - .
+complete, older token     | superseded - .      | superseded in_progress . | superseded in_progress . | superseded in_doubt . | superseded by it .     | superseded - .    | superseded released . | superseded - .
 complete, other operation | superseded - .      | superseded in_progress . | superseded in_progress . | superseded in_doubt . | superseded completed . | superseded - .    | superseded released . | superseded - .
-release                   | superseded - .      | released>released        | released>released        | superseded in_doubt . | superseded completed . | superseded - .    | released .            | superseded - .
-release, older token      | superseded - .      | superseded in_progress . | superseded in_progress . | superseded in_doubt . | superseded completed . | superseded - .    | superseded released . | superseded - .
-abandon                   | superseded - .      | abandoned>in_doubt       | abandoned>in_doubt       | abandoned .           | superseded completed . | superseded - .    | superseded released . | superseded - .
-abandon, older token      | superseded - .      | superseded in_progress . | superseded in_progress . | superseded in_doubt . | superseded completed . | superseded - .    | superseded released . | superseded - .
-renew                     | superseded - .      | renewed>in_progress      | renewed>in_progress      | superseded in_doubt . | superseded completed . | superseded - .    | superseded released . | superseded - .
-renew, older token        | superseded - .      | superseded in_progress . | superseded in_progress . | superseded in_doubt . | superseded completed . | superseded - .    | superseded released . | superseded - .
+release                   | superseded - .      | released>released        | released>released        | superseded in_doubt . | superseded by it .     | superseded - .    | released .            | superseded - .
+release, older token      | superseded - .      | superseded in_progress . | superseded in_progress . | superseded in_doubt . | superseded by it .     | superseded - .    | superseded released . | superseded - .
+abandon                   | superseded - .      | abandoned>in_doubt       | abandoned>in_doubt       | abandoned .           | superseded by it .     | superseded - .    | superseded released . | superseded - .
+abandon, older token      | superseded - .      | superseded in_progress . | superseded in_progress . | superseded in_doubt . | superseded by it .     | superseded - .    | superseded released . | superseded - .
+renew                     | superseded - .      | renewed>in_progress      | renewed>in_progress      | superseded in_doubt . | superseded by it .     | superseded - .    | superseded released . | superseded - .
+renew, older token        | superseded - .      | superseded in_progress . | superseded in_progress . | superseded in_doubt . | superseded by it .     | superseded - .    | superseded released . | superseded - .
 resolve complete          | absent .            | resolved>completed+1     | resolved>completed+1     | resolved>completed+1  | already completed .    | absent .          | resolved>completed+1  | absent .
 resolve release           | absent .            | resolved>released+1      | resolved>released+1      | resolved>released+1   | already completed .    | absent .          | resolved>released+1   | absent .
 resolve abandon           | absent .            | resolved>in_doubt+1      | resolved>in_doubt+1      | resolved>in_doubt+1   | already completed .    | absent .          | resolved>in_doubt+1   | absent .
@@ -114,6 +114,10 @@ fn words(before: Option<&Record>, verdict: &Verdict) -> String {
         Answer::Released => "released".into(),
         Answer::Abandoned => "abandoned".into(),
         Answer::Renewed => "renewed".into(),
+        Answer::SupersededBy(r) => {
+            assert_eq!(r, &response(1), "the answer is the first one");
+            "superseded by it".into()
+        }
         Answer::Superseded(state) => format!("superseded {}", state.map_or("-", StateName::as_str)),
         Answer::Resolved => "resolved".into(),
         Answer::AlreadyCompleted => "already completed".into(),

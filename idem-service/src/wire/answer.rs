@@ -51,7 +51,8 @@ pub(crate) fn complete(outcome: &Outcome) -> Result<proto::CompleteResponse, Ref
         Answer::Completed => {
             O::Completed(proto::Completed { expires_at: timestamp(outcome.snapshot.times.expires_at) })
         }
-        Answer::Superseded(now) => O::Superseded(superseded(now, &outcome.snapshot)),
+        Answer::Superseded(now) => O::Superseded(superseded(now)),
+        Answer::SupersededBy(_) => O::Superseded(superseded_by(&outcome.snapshot)),
         ref foreign => return Err(misfit("Complete", foreign)),
     };
     Ok(proto::CompleteResponse { outcome: Some(outcome) })
@@ -61,7 +62,8 @@ pub(crate) fn release(outcome: &Outcome) -> Result<proto::ReleaseResponse, Refus
     use release_response::Outcome as O;
     let outcome = match outcome.answer {
         Answer::Released => O::Released(proto::Released {}),
-        Answer::Superseded(now) => O::Superseded(superseded(now, &outcome.snapshot)),
+        Answer::Superseded(now) => O::Superseded(superseded(now)),
+        Answer::SupersededBy(_) => O::Superseded(superseded_by(&outcome.snapshot)),
         ref foreign => return Err(misfit("Release", foreign)),
     };
     Ok(proto::ReleaseResponse { outcome: Some(outcome) })
@@ -71,7 +73,8 @@ pub(crate) fn abandon(outcome: &Outcome) -> Result<proto::AbandonResponse, Refus
     use abandon_response::Outcome as O;
     let outcome = match outcome.answer {
         Answer::Abandoned => O::Abandoned(proto::Abandoned {}),
-        Answer::Superseded(now) => O::Superseded(superseded(now, &outcome.snapshot)),
+        Answer::Superseded(now) => O::Superseded(superseded(now)),
+        Answer::SupersededBy(_) => O::Superseded(superseded_by(&outcome.snapshot)),
         ref foreign => return Err(misfit("Abandon", foreign)),
     };
     Ok(proto::AbandonResponse { outcome: Some(outcome) })
@@ -83,7 +86,8 @@ pub(crate) fn renew(outcome: &Outcome) -> Result<proto::RenewResponse, Refusal> 
         Answer::Renewed => {
             O::Renewed(proto::Renewed { lease_expires_at: timestamp(outcome.snapshot.times.lease_until) })
         }
-        Answer::Superseded(now) => O::Superseded(superseded(now, &outcome.snapshot)),
+        Answer::Superseded(now) => O::Superseded(superseded(now)),
+        Answer::SupersededBy(_) => O::Superseded(superseded_by(&outcome.snapshot)),
         ref foreign => return Err(misfit("Renew", foreign)),
     };
     Ok(proto::RenewResponse { outcome: Some(outcome) })
@@ -128,7 +132,10 @@ fn stale(operation_id: OperationId, token: FencingToken, reason: StaleReason, sn
     }
 }
 
-fn superseded(now: Option<StateName>, snapshot: &Snapshot) -> proto::Superseded {
-    let now = now.map_or(proto::State::Unspecified, state);
-    proto::Superseded { state: now.into(), replay: replay(snapshot) }
+fn superseded(now: Option<StateName>) -> proto::Superseded {
+    proto::Superseded { state: now.map_or(proto::State::Unspecified, state).into(), replay: None }
+}
+
+fn superseded_by(snapshot: &Snapshot) -> proto::Superseded {
+    proto::Superseded { state: proto::State::Completed.into(), replay: replay(snapshot) }
 }

@@ -85,7 +85,10 @@ async fn operator_finds_a_stuck_key_reads_why_and_settles_it() {
     let (status, refused) = json_of(post().json(&body)).await;
     assert_eq!(status, StatusCode::CONFLICT);
     assert!(refused["error"].as_str().unwrap().contains("never changes"), "{refused}");
-    assert_eq!(finish(&client, Command::Complete, "stuck & <b>odd</b>", &held).await, "superseded by completed");
+    assert_eq!(
+        finish(&client, Command::Complete, "stuck & <b>odd</b>", &held).await,
+        "superseded by completed, with its answer"
+    );
     server.stop().await;
 }
 

@@ -64,7 +64,10 @@ async fn settles_by_hand_fences_the_holder_and_writes_it_down(server: Server) {
     let record = record.unwrap();
     assert_eq!((record.state(), record.status, record.fencing_token), (proto::State::Completed, 201, 2));
     assert_eq!(resolved_at, record.updated_at);
-    assert_eq!(finish(&client, Command::Complete, "completed", &held).await, "superseded by completed");
+    assert_eq!(
+        finish(&client, Command::Complete, "completed", &held).await,
+        "superseded by completed, with its answer"
+    );
     let Outcome::Replay(replay) = reserve(&client, "completed").await else { panic!("it replays") };
     assert_eq!(replay.response, Some(stored(201)));
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use idem_core::{Answer, StaleReason, StateName};
+use idem_core::{Answer, StaleReason};
 
-use crate::world::{Expect, LEASE, RETENTION, World};
+use crate::world::{Expect, LEASE, RETENTION, World, response};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -44,7 +44,7 @@ async fn remembered_grant_that_was_fenced_elsewhere_is_not_believed() {
     let heir = replica.reclaim("k", seen).await.granted();
     replica.complete("k", heir, 201).await;
     // This replica still remembers the zombie's grant: the lost swap brings the truth.
-    assert_eq!(world.complete("k", zombie, 500).await.answer, Answer::Superseded(Some(StateName::Completed)));
+    assert_eq!(world.complete("k", zombie, 500).await.answer, Answer::SupersededBy(response(201)));
     assert_eq!(world.reserve("k").await.replayed_status(), 201);
 }
 

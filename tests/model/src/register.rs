@@ -122,8 +122,8 @@ pub fn carry_out(key: Option<&Key>, ask: Ask, fresh: Op, mutation: Option<Mutati
     }
     let record = seen.as_ref().map(record);
     let (mut next, mut heard) = match decide(record.as_ref(), command(ask, fresh)) {
-        Verdict::Keep(answer) => (key.cloned(), heard(&answer, seen.as_ref())),
-        Verdict::Put(put, answer) => (Some(from_record(&put.record)), heard(&answer, seen.as_ref())),
+        Verdict::Keep(answer) => (key.cloned(), heard(&answer)),
+        Verdict::Put(put, answer) => (Some(from_record(&put.record)), heard(&answer)),
     };
     if let Some(mutation) = mutation {
         spoil_after(mutation, (key, fresh), &mut next, &mut heard);
@@ -232,7 +232,7 @@ fn command(ask: Ask, fresh: Op) -> Command {
     }
 }
 
-fn heard(answer: &Answer, key: Option<&Key>) -> Heard {
+fn heard(answer: &Answer) -> Heard {
     match answer {
         Answer::Granted(grant) => {
             let token = Token(u8::try_from(grant.token.0).expect("a model grants few tokens"));
@@ -244,10 +244,8 @@ fn heard(answer: &Answer, key: Option<&Key>) -> Heard {
             token: Token(u8::try_from(token.0).expect("a model grants few tokens")),
         }),
         Answer::Completed | Answer::Released | Answer::Abandoned => Heard::Done,
-        Answer::Superseded(_) => Heard::Superseded(match key.filter(|key| !key.is_over()).map(|key| key.state) {
-            Some(KeyState::Completed(outcome)) => Some(outcome),
-            _ => None,
-        }),
+        Answer::Superseded(_) => Heard::Superseded(None),
+        Answer::SupersededBy(response) => Heard::Superseded(Some(Outcome::from_bytes(response.body()))),
         // Absent: there is nothing to reclaim any more, and the client comes again.
         Answer::InProgress | Answer::Absent => Heard::InProgress,
         Answer::Mismatch | Answer::Renewed | Answer::Resolved | Answer::AlreadyCompleted | Answer::TokenChanged(_) => {

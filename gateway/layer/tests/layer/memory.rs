@@ -9,8 +9,8 @@ use std::{
 
 use async_trait::async_trait;
 use idem_core::{
-    Answer, AttemptId, Command, Deadline, FencingToken, Grant, LeaseDuration, OperationId, Record, Response, State,
-    StateName, TraceContext, Until, Verdict, decide,
+    Answer, AttemptId, Command, Deadline, FencingToken, Grant, LeaseDuration, OperationId, Record, Response, StateName,
+    TraceContext, Until, Verdict, decide,
 };
 use idem_layer::ports::{Backend, BackendError, Finished, Held, KeyId, Reclaimed, Replay, ReserveCall, Reserved};
 use tokio::{
@@ -195,12 +195,9 @@ impl Memory {
             Answer::Completed => {
                 Finished::Done(Some(self.wall(self.shared.rows.lock().unwrap()[key].deadline.unwrap())))
             }
-            Answer::Superseded(state) => {
-                let replay = match self.record(key).map(|record| record.state) {
-                    Some(State::Completed(response)) => Some(Box::new(self.replay(key, response))),
-                    _ => None,
-                };
-                Finished::Superseded(state, replay)
+            Answer::Superseded(state) => Finished::Superseded(state, None),
+            Answer::SupersededBy(response) => {
+                Finished::Superseded(Some(StateName::Completed), Some(Box::new(self.replay(key, response))))
             }
             Answer::Released | Answer::Abandoned => Finished::Done(None),
             other => panic!("no answer to a closing call: {other:?}"),
