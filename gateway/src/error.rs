@@ -79,9 +79,9 @@ impl Failure {
 }
 
 impl From<Problem> for Failure {
-    /// A refusal by the gateway itself: nothing has happened.
+    /// A refusal by the gateway itself: this request did nothing.
     fn from(problem: Problem) -> Self {
-        Self { problem, label: Label::NoEffect }
+        Self { problem, label: Label::NotRun }
     }
 }
 
@@ -143,11 +143,11 @@ mod tests {
     fn what_can_have_happened_decides_the_answer_and_the_label() {
         let status = || tonic::Status::unavailable("10.0.0.1 refused");
         let table = [
-            (CallError::NothingHappened(status()), 503, Label::NoEffect, "nothing_happened"),
+            (CallError::NothingHappened(status()), 503, Label::NotRun, "nothing_happened"),
             (CallError::Unknown(status()), 503, Label::Unknown, "in_doubt"),
             (CallError::Fenced, 503, Label::Unknown, "in_doubt"),
-            (CallError::NotFound, 404, Label::NoEffect, "not_found"),
-            (CallError::Invalid("`items` is empty".to_owned()), 400, Label::NoEffect, "`items` is empty"),
+            (CallError::NotFound, 404, Label::NotRun, "not_found"),
+            (CallError::Invalid("`items` is empty".to_owned()), 400, Label::NotRun, "`items` is empty"),
         ];
         for (error, status, label, text) in table {
             let failure = Failure::from(error);

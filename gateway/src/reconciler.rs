@@ -164,7 +164,7 @@ impl Held<'_> {
             Ok(Ok(Closing::Found(Found::Settled(response, outcome)))) => match outcome.label {
                 Label::Final => self.complete(&response, &outcome).await,
                 Label::NoEffect => self.release().await,
-                Label::Unknown | Label::Undecided => self.abandon(Verdict::Pending).await,
+                Label::NotRun | Label::Unknown | Label::Undecided => self.abandon(Verdict::Pending).await,
             },
             Ok(Ok(Closing::Found(Found::Pending | Found::Unknown))) => self.abandon(Verdict::Pending).await,
             Ok(Err(RecoverError::Fenced)) => self.abandon(Verdict::Superseded).await,

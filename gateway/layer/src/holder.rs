@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use fault_point::fault_point;
 use http::Response;
-use idem_core::{FencingToken, OperationId, Response as Stored};
+use idem_core::{FencingToken, Grant, OperationId, Response as Stored};
 use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
@@ -29,6 +29,8 @@ pub(crate) struct Holder {
     key: KeyId,
     operation_id: OperationId,
     token: FencingToken,
+    /// There was a holder before this one, and nobody can say that it did nothing.
+    is_heir: bool,
     /// Look-up and execution are over by then.
     pub(crate) deadline: Instant,
     lease_end: Instant,
@@ -61,7 +63,8 @@ impl Holder {
     pub(crate) fn new(shared: Arc<Shared>, key: KeyId, held: Held, asked: Instant) -> Self {
         let lease_end = asked + shared.settings.lease.get();
         let deadline = (Instant::now() + shared.settings.upstream_timeout).min(lease_end);
-        Self { shared, key, operation_id: held.grant.operation_id, token: held.grant.token, deadline, lease_end }
+        let Grant { operation_id, token, must_ask, .. } = held.grant;
+        Self { shared, key, operation_id, token, is_heir: must_ask, deadline, lease_end }
     }
 
     pub(crate) fn permit(&self) -> Permit {
@@ -98,10 +101,21 @@ impl Holder {
             Ok(Finished::Superseded(_, replay)) => self.superseded(replay.as_deref()),
             Err(error) => {
                 warn!(error = &error as &dyn std::error::Error, "the key could not be released");
-                let answer = self.shared.refuse(&Problem::nothing_happened(), Verdict::NothingHappened);
+                // The lease may be over, or the release may have arrived, and somebody else may be executing by now.
+                let answer = self.shared.refuse(&Problem::in_doubt(), Verdict::InDoubt);
                 Decided { answer, unsaid: Some((self, Closing::Release)) }
             }
         }
+    }
+
+    /// Of a call that did nothing. Whoever took over was told that nobody knows of the operation, which does not mean that the
+    /// former holder's call is not still on its way: only the system of record can say so.
+    pub(crate) async fn release_not_run(self, response: Response<Bytes>) -> Decided {
+        if !self.is_heir {
+            return self.release(response).await;
+        }
+        let answer = self.shared.refuse(&Problem::in_doubt(), Verdict::InDoubt);
+        self.abandon(answer).await
     }
 
     /// Puts the key in doubt, so that the next request asks at once; then gives the answer, which promises nothing.

@@ -146,6 +146,7 @@ pub(crate) async fn carry_out(holder: Holder, execute: Execute) -> Decided {
     match outcome.label {
         Label::Final => holder.complete(response, &outcome.resource_id, verdict).await,
         Label::NoEffect => holder.release(response).await,
+        Label::NotRun => holder.release_not_run(response).await,
         Label::Undecided => holder.abandon(Answer { response, verdict: Verdict::Undecided }).await,
         Label::Unknown => ask_again(holder).await,
     }

@@ -156,8 +156,10 @@ pub trait Backend: Send + Sync + 'static {
 pub enum Label {
     /// Decided for good: complete the key with it.
     Final,
-    /// Nothing happened: release the key.
+    /// Decided without effect, by whoever knows all that this operation ever began: release the key.
     NoEffect,
+    /// This call did nothing. What a former holder's did is another question: release the key, unless it was taken over from one.
+    NotRun,
     /// Not known, and nothing to show: ask once more, then abandon.
     Unknown,
     /// Begun but not decided (202): answer it, and abandon at once.

@@ -70,7 +70,7 @@ pub(crate) async fn recover(holder: Holder, execute: Execute) -> Decided {
                 Label::Final => return holder.complete(response, &outcome.resource_id, Verdict::Recovered).await,
                 Label::NoEffect => return holder.release(response).await,
                 // Settled and not decided is a contradiction; the side of caution is that it is open.
-                Label::Unknown | Label::Undecided => {
+                Label::NotRun | Label::Unknown | Label::Undecided => {
                     error!("a settled operation without a decision");
                     shared.refuse(&Problem::outcome_pending(), Verdict::OutcomePending)
                 }

@@ -23,8 +23,6 @@ pub(crate) enum Verdict {
     OutcomePending,
     /// Whether anything happened is unknown.
     InDoubt,
-    /// Nothing happened, and the key could not be released.
-    NothingHappened,
     /// The key could not be reserved.
     Unavailable,
     /// The key is bound to another request.
@@ -61,7 +59,6 @@ impl Verdict {
             Verdict::InProgress => "in_progress",
             Verdict::OutcomePending => "outcome_pending",
             Verdict::InDoubt => "in_doubt",
-            Verdict::NothingHappened => "nothing_happened",
             Verdict::Unavailable => "unavailable",
             Verdict::Mismatch => "mismatch",
             Verdict::KeyMissing => "key_missing",

@@ -95,13 +95,13 @@ async fn an_answer_that_is_never_stored_is_left_to_recovery_at_the_end_of_the_le
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_not_given_before_its_release_and_is_503_without_it() {
+async fn a_refusal_is_not_given_before_its_release_and_is_in_doubt_without_it() {
     let world = World::new();
     world.inner.will(sold_out());
     world.store.fault(Rpc::Release, Fault::Hangs, 1);
     let start = Instant::now();
     let answer = world.post("k").await;
-    answer.assert_problem(503, "upstream_unavailable/nothing_happened");
+    answer.assert_problem(503, "upstream_unavailable/in_doubt");
     assert!(answer.header("retry-after").is_some());
     assert!(start.elapsed() <= Duration::from_secs(2));
     // The release is said later, and then the key executes again.

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::{
     memory::{Fault, Rpc},
-    scripted::{Act, Gate, Say, created, pending, settled, sold_out, unknown},
+    scripted::{Act, Gate, Say, created, not_run, pending, settled, sold_out, unknown},
     world::{UPSTREAM, World, post, token},
 };
 
@@ -118,6 +118,30 @@ async fn an_execution_after_recovery_follows_the_same_rules() {
         let is_unknown = status == 503;
         assert_eq!(world.record.asked().len(), if is_unknown { 2 } else { 1 });
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_not_run_says_nothing_about_the_former_holders() {
+    let world = World::new();
+    world.stale("k").await;
+    // Nobody knows of the operation, and the call that is to carry it out does not leave this process: the dead holder's may yet land.
+    world.inner.will(not_run());
+    world.post("k").await.assert_problem(503, "upstream_unavailable/in_doubt");
+    assert_eq!((world.state("k"), world.inner.executions()), (Some(StateName::InDoubt), 1));
+    // It has landed.
+    world.record.will(settled(201, r#"{"made":7}"#, Label::Final));
+    let answer = world.post("k").await;
+    assert_eq!((answer.status, answer.is_replay(), world.inner.executions()), (201, true, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_call_that_was_not_run_frees_the_key() {
+    let world = World::new();
+    world.inner.will(not_run());
+    let answer = world.post("k").await;
+    assert_eq!((answer.status, &answer.json()["code"]), (503, &"nothing_happened".into()));
+    assert_eq!((world.state("k"), world.record.asked().len()), (Some(StateName::Released), 0));
+    assert_eq!(world.post("k").await.status, 201);
 }
 
 #[tokio::test(start_paused = true)]

@@ -120,6 +120,11 @@ pub fn sold_out() -> Act {
     Act::Answer(labelled(409, r#"{"error":"sold_out"}"#, Label::NoEffect))
 }
 
+pub fn not_run() -> Act {
+    let body = r#"{"error":"upstream_unavailable","code":"nothing_happened"}"#;
+    Act::Answer(labelled(503, body, Label::NotRun))
+}
+
 pub fn unknown() -> Act {
     Act::Answer(labelled(503, "{}", Label::Unknown))
 }
