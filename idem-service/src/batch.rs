@@ -1,10 +1,6 @@
 //! One statement carries everything that arrived while the previous one was in flight.
-//!
-//! Nothing waits for company: whoever finds a flight free departs at once and alone. Only when every flight is out do questions
-//! gather, and the first flight to land takes them all. So a lone call pays no delay, and a thousand calls a second cost a hundred
-//! commits.
 
-mod lane;
+mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -14,8 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::FutureExt;
 use idem_core::State;
+use lane::{Lane, Load};
 
-use self::lane::{Lane, Load};
 use crate::store::{
     Counts, Cursor, Entry, Filter, KeyId, ScopePattern, Snapshot, Store, StoreError, Swap, SwapRequest,
 };
@@ -41,8 +37,8 @@ pub struct Flights {
 /// who broke it.
 pub struct BatchingStore {
     store: Arc<dyn Store>,
-    swaps: Lane<SwapRequest, Swap>,
-    loads: Lane<KeyId, Snapshot>,
+    swaps: Lane<SwapRequest, Swap, StoreError>,
+    loads: Lane<KeyId, Snapshot, StoreError>,
 }
 
 // === impl Flights ===
@@ -60,20 +56,17 @@ impl BatchingStore {
     /// Before `store`, with at least one flight of each kind.
     pub fn new(store: Arc<dyn Store>, flights: Flights) -> Self {
         let (swapping, loading) = (store.clone(), store.clone());
-        let swaps = Lane::new("swap", flights.swap, SWAPS, bytes, move |writes| {
+        let swaps = Lane::new(flights.swap, SWAPS, bytes, move |writes: Vec<SwapRequest>| {
             let store = swapping.clone();
+            record_size("swap", writes.len());
             async move { store.swap(writes).await }.boxed()
         });
-        let loads = Lane::new(
-            "load",
-            flights.load,
-            LOADS,
-            |_| 0,
-            move |keys: Vec<KeyId>| {
-                let store = loading.clone();
-                async move { store.load(&keys).await }.boxed()
-            },
-        );
+        let weightless = |_: &KeyId| 0;
+        let loads = Lane::new(flights.load, LOADS, weightless, move |keys: Vec<KeyId>| {
+            let store = loading.clone();
+            record_size("load", keys.len());
+            async move { store.load(&keys).await }.boxed()
+        });
         Self { store, swaps, loads }
     }
 }
@@ -112,6 +105,10 @@ impl Store for BatchingStore {
     async fn ping(&self) -> Result<(), StoreError> {
         self.store.ping().await
     }
+}
+
+fn record_size(operation: &'static str, size: usize) {
+    metrics::histogram!("idem_store_batch_size", "operation" => operation).record(size as f64);
 }
 
 /// What is large about a write.
