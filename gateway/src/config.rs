@@ -7,10 +7,12 @@ use crate::{
 use chassis::flags::{Endpoint, RelationError, Secret, Term, check_less, duration, positive_duration};
 use clap::Parser;
 use idem_core::{DurationError, LEASE_DEFAULT, LeaseDuration, RETENTION_DEFAULT, RetentionPeriod};
+use idem_layer::Pace;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 const UPSTREAM_TIMEOUT_DEFAULT: Duration = Duration::from_secs(25);
 const DRAIN_DEFAULT: Duration = Duration::from_secs(30);
+const REPLAY_CACHE_MIB_DEFAULT: u32 = 32;
 
 /// The REST gateway: makes retried requests safe and forwards them to the orders service.
 ///
@@ -48,6 +50,9 @@ pub struct Flags {
     /// How long to go on accepting requests after SIGTERM has failed /readyz, so that balancers look away first.
     #[arg(long, env = "GATEWAY_DRAIN_DELAY", value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub drain_delay: Duration,
+    /// Memory for answers that are given again without asking the idempotency service; 0 for none.
+    #[arg(long, env = "GATEWAY_REPLAY_CACHE_MIB", value_name = "MIB", default_value_t = REPLAY_CACHE_MIB_DEFAULT)]
+    pub replay_cache_mib: u32,
     /// Origins whose pages may call the API, for example https://shop.example; `*` for any.
     #[arg(long, env = "GATEWAY_CORS_ORIGINS", value_name = "ORIGINS", value_delimiter = ',')]
     pub cors_origins: Vec<Origin>,
@@ -77,6 +82,10 @@ pub struct Config {
     pub upstream_timeout: Duration,
     /// How long requests in flight may take to finish at the end.
     pub drain: Duration,
+    /// Memory for answers that are given again without asking the idempotency service, in MiB; 0 for none.
+    pub replay_cache_mib: u32,
+    /// How time passes for the idempotency service's store.
+    pub pace: Pace,
     /// Origins whose pages may call.
     pub cors_origins: Vec<Origin>,
     /// The token for both services.
@@ -118,6 +127,8 @@ impl Flags {
             retention: self.retention,
             upstream_timeout: self.upstream_timeout,
             drain: self.drain,
+            replay_cache_mib: self.replay_cache_mib,
+            pace: Pace::own(),
             cors_origins: self.cors_origins,
             service_token: self.service_token,
             api_keys,
@@ -143,6 +154,8 @@ impl Config {
             retention: RETENTION_DEFAULT.get(),
             upstream_timeout: UPSTREAM_TIMEOUT_DEFAULT,
             drain: DRAIN_DEFAULT,
+            replay_cache_mib: REPLAY_CACHE_MIB_DEFAULT,
+            pace: Pace::own(),
             cors_origins: Vec::new(),
             service_token: None,
         }

@@ -12,9 +12,21 @@ struct Refusal {
     said: String,
 }
 
+/// Where a process would listen by default somebody else may be at work on this machine.
+const ANYWHERE: [&str; 7] = [
+    "IDEM_LISTEN",
+    "IDEM_ADMIN_LISTEN",
+    "ORDERS_LISTEN",
+    "ORDERS_ADMIN_LISTEN",
+    "GATEWAY_LISTEN",
+    "GATEWAY_ADMIN_LISTEN",
+    "ACQUIRER_LISTEN",
+];
+
 async fn refused(program: &'static str, arguments: &[&str]) -> Refusal {
     let mut child = Command::new(binary(program))
         .args(arguments)
+        .envs(ANYWHERE.map(|variable| (variable, "127.0.0.1:0")))
         .env("RUST_LOG", "error")
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -10,10 +10,12 @@ use chassis::{
     shutdown::{Shutdown, Trigger},
     tasks::Tasks,
 };
+use database::Clock;
 use gateway::{ApiKeyEntry, ApiKeySecret, ApiKeys, Gateway};
+use idem_layer::Pace;
 use idem_service::IdemService;
 use orders_service::OrdersService;
-use tokio::task::JoinHandle;
+use tokio::{task::JoinHandle, time::Instant};
 
 use crate::{Addresses, Data, Ports, Settings, demo};
 
@@ -181,9 +183,16 @@ fn gateway_config(
         retention: settings.retention,
         upstream_timeout: settings.upstream_timeout,
         drain: settings.drain,
+        pace: pace(&settings.idem_clock),
         cors_origins: cors_origins.map_err(|e| anyhow::anyhow!("{e}"))?,
         ..gateway::Config::new(api_keys, endpoint(idem)?, endpoint(orders)?)
     })
+}
+
+/// As time passes for a store whose clock may be moved by hand.
+fn pace(clock: &Clock) -> Pace {
+    let (clock, start) = (clock.clone(), Instant::now());
+    Pace::new(move || start.elapsed() + clock.offset())
 }
 
 fn endpoint(address: std::net::SocketAddr) -> anyhow::Result<Endpoint> {

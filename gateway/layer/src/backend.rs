@@ -97,7 +97,12 @@ fn held(granted: idem_client::Granted) -> Held {
 }
 
 fn replay(it: idem_client::Replay) -> Replay {
-    Replay { response: it.response, expires_at: it.expires_at, trace_context: it.trace_context }
+    Replay {
+        response: it.response,
+        expires_at: it.expires_at,
+        expires_in: it.expires_in,
+        trace_context: it.trace_context,
+    }
 }
 
 fn finished(it: idem_client::Finished) -> Finished {

@@ -112,7 +112,12 @@ mod tests {
 
     fn replay(stored: Stored) -> Response<Bytes> {
         let expires_at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_893_553_445);
-        replayed(&Replay { response: stored, expires_at, trace_context: Default::default() })
+        replayed(&Replay {
+            response: stored,
+            expires_at,
+            expires_in: Default::default(),
+            trace_context: Default::default(),
+        })
     }
 
     #[test]

@@ -52,8 +52,10 @@ pub struct Held {
 pub struct Replay {
     /// Byte for byte.
     pub response: Response,
-    /// Until when it is replayed.
+    /// Until when it is replayed, by the store's clock.
     pub expires_at: SystemTime,
+    /// How long it is replayed from now on; zero when that is not known.
+    pub expires_in: std::time::Duration,
     /// The trace of the attempt that was completed.
     pub trace_context: TraceContext,
 }
@@ -115,6 +117,10 @@ impl BackendError {
 /// Keeps keys. Every call must return by its deadline.
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
+    /// What Reserve would answer, when that is known without asking anybody: the answer is stored and can never change.
+    fn recall(&self, _key: &KeyId, _fingerprint: &Fingerprint) -> Option<Reserved> {
+        None
+    }
     /// Claims a key; repeated inside with the same attempt id until the deadline.
     async fn reserve(&self, call: ReserveCall, deadline: Instant) -> Result<Reserved, BackendError>;
     /// Fences the former holder.

@@ -21,10 +21,10 @@ use crate::{
     IdempotencyLayer, Problem, body,
     execute::{self, Execute},
     headers::{self, IDEMPOTENCY_KEY, SentKey},
-    layer::Shared,
+    layer::{Answer, Shared},
     operation::Operation,
     policy::KeyPolicy,
-    ports::KeyId,
+    ports::{KeyId, Reserved},
     prefer,
     tally::{Tally, Verdict, Waiting},
 };
@@ -127,12 +127,13 @@ where
         return Ok(finish(shared.render(&Problem::idempotency_unavailable()), Some(sent.line), None));
     };
     let wait = prefer::wait(&parts.headers);
-    let reservation = Reservation {
-        key: KeyId { scope, key: sent.key },
-        fingerprint: admitted.fingerprint,
-        wait: wait.unwrap_or_default(),
-        tally,
-    };
+    let key = KeyId { scope, key: sent.key };
+    if let Some(known) = shared.backend.recall(&key, &admitted.fingerprint) {
+        let answer = known_answer(&shared, &known);
+        tally.count(answer.verdict);
+        return Ok(finish(answer.response, Some(sent.line), wait));
+    }
+    let reservation = Reservation { key, fingerprint: admitted.fingerprint, wait: wait.unwrap_or_default(), tally };
     let execute = execute::once(inner, parts, admitted.body);
     let response = detach(&shared, reservation, execute, Waiting::new(policy.route.clone())).await;
     Ok(finish(response, Some(sent.line), wait))
@@ -171,6 +172,18 @@ where
         .map_err(|error| Problem::invalid_json(&error))?;
     policy.check(parts, &body)?;
     Ok((body, fingerprint))
+}
+
+/// The answer for a key whose state can never change.
+fn known_answer(shared: &Shared, known: &Reserved) -> Answer {
+    match known {
+        Reserved::Replay(replay) => shared.replay(replay),
+        Reserved::Mismatch => shared.refuse(&Problem::key_reuse(), Verdict::Mismatch),
+        // Whatever can change must be asked for; a backend that says so all the same is asked in earnest by the client's next try.
+        Reserved::Granted(_) | Reserved::InProgress | Reserved::Stale { .. } => {
+            shared.refuse(&Problem::request_in_progress(), Verdict::InProgress)
+        }
+    }
 }
 
 /// What an operation needs beside its execution.

@@ -130,7 +130,7 @@ fn replay(response: &idem_core::Response) -> proto::Replay {
         body: response.body().clone(),
         resource_id: response.resource_id().to_owned(),
     };
-    proto::Replay { response: Some(response), completed_at: later(), expires_at: later(), trace_context: String::new() }
+    proto::Replay { response: Some(response), completed_at: later(), expires_at: later(), ..Default::default() }
 }
 
 fn superseded(record: Option<&Record>) -> proto::Superseded {

@@ -85,8 +85,10 @@ pub struct Replay {
     pub response: Response,
     /// When it was stored.
     pub completed_at: SystemTime,
-    /// Until when it is replayed.
+    /// Until when it is replayed, by the store's clock.
     pub expires_at: SystemTime,
+    /// How long it is replayed from now on: for who keeps a copy. Drop it a second sooner. Zero when the service does not say.
+    pub expires_in: Duration,
     /// The trace of the attempt that was completed.
     pub trace_context: TraceContext,
 }

@@ -120,6 +120,7 @@ fn replay(it: proto::Replay) -> Read<Replay> {
         response,
         completed_at: required_time(it.completed_at)?,
         expires_at: required_time(it.expires_at)?,
+        expires_in: it.expires_in.and_then(|d| d.try_into().ok()).unwrap_or_default(),
         trace_context: trace_context(it.trace_context),
     })
 }

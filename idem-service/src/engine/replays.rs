@@ -68,8 +68,9 @@ impl Replays {
     pub(super) fn find(&self, key: &KeyId) -> Option<Snapshot> {
         let kept = self.kept.as_ref()?;
         let copy = kept.get(key)?;
-        if self.moment().since(copy.taken) < copy.good_for {
-            return Some(copy.snapshot.clone());
+        let age = self.moment().since(copy.taken);
+        if age < copy.good_for {
+            return Some(Snapshot { now: copy.snapshot.now + age, ..copy.snapshot.clone() });
         }
         kept.invalidate(key);
         None

@@ -28,6 +28,7 @@ pub(super) fn replay(snapshot: &Snapshot) -> Option<proto::Replay> {
         completed_at: timestamp(snapshot.times.completed_at),
         expires_at: timestamp(snapshot.times.expires_at),
         trace_context: record.trace_context.as_str().to_owned(),
+        expires_in: snapshot.times.expires_at.and_then(|at| at.duration_since(snapshot.now).ok()?.try_into().ok()),
     })
 }
 

@@ -9,6 +9,7 @@ mod execution;
 mod memory;
 mod outages;
 mod recovery;
+mod remembering;
 mod replay;
 mod scripted;
 mod spans;

@@ -186,6 +186,7 @@ impl Memory {
         Replay {
             response,
             expires_at: self.wall(row.deadline.unwrap()),
+            expires_in: row.deadline.unwrap().saturating_duration_since(Instant::now()),
             trace_context: row.record.trace_context.clone(),
         }
     }

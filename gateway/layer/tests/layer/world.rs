@@ -72,7 +72,7 @@ impl World {
         Self::build(RoutePolicy::required("POST /things"), Memory::new(), backend)
     }
 
-    fn build(policy: RoutePolicy, store: Memory, backend: impl Backend) -> Self {
+    pub fn build(policy: RoutePolicy, store: Memory, backend: impl Backend) -> Self {
         let (inner, record) = (Inner::new(), Record::default());
         let links: Arc<Mutex<Vec<String>>> = Arc::default();
         let noted = links.clone();

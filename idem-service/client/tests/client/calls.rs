@@ -35,6 +35,7 @@ fn read_replay() -> Replay {
         response: Response::new(201, headers, "body".into(), "thing-1".to_owned()).unwrap(),
         completed_at: wall(1000),
         expires_at: wall(2000),
+        expires_in: Duration::from_secs(1000),
         trace_context: TraceContext::new("00-trace-01").unwrap(),
     }
 }

@@ -227,6 +227,7 @@ pub fn replay() -> proto::Replay {
         response: Some(response),
         completed_at: at(1000),
         expires_at: at(2000),
+        expires_in: Some(prost_types::Duration { seconds: 1000, nanos: 0 }),
         trace_context: "00-trace-01".to_owned(),
     }
 }
