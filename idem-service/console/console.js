@@ -38,7 +38,7 @@ async function ask(path, parameters, body) {
   if (body) headers["content-type"] = "application/json";
   const answer = await fetch(url, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body) });
   const json = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(json.error ?? `the service answered ${answer.status}`);
+  if (!answer.ok) throw Object.assign(new Error(json.error ?? `the service answered ${answer.status}`), { status: answer.status });
   return json;
 }
 
@@ -164,12 +164,28 @@ function actionOf({ action, status, contentType, body, resourceId }) {
   return action === "complete" ? { complete: { status: Number(status), contentType, body, resourceId } } : { [action]: {} };
 }
 
+// Settles the key that is shown. Every retry and every look of a reconciler takes a key up again and puts it back in doubt under
+// the next token: then the operator is asked once more, and settles it whatever its token is.
+async function resolve(wish) {
+  try {
+    return await ask("resolve", {}, { ...wish, fencingToken: shown.fencingToken });
+  } catch (refusal) {
+    if (refusal.status !== 409) throw refusal;
+    const before = shown;
+    show(await ask("key", { scope: wish.scope, key: wish.key }));
+    const isSame = shown.operationId === before.operationId && shown.state !== "completed";
+    const question = `${refusal.message}\n\nIt is the same operation, now ${stateOf(shown)}. Settle it whatever its token is by then?`;
+    if (!isSame || !confirm(question)) throw refusal;
+    return ask("resolve", {}, { ...wish, fencingToken: 0 });
+  }
+}
+
 async function settle() {
   const form = byId("resolve");
   const { reason, operator, ...rest } = values(form);
   if (!confirm(`Settle this key by hand (${rest.action})? Whoever holds it can change nothing afterwards.`)) return;
-  const { scope, key, fencingToken } = shown;
-  show(await ask("resolve", {}, { scope, key, fencingToken, reason, operator, action: actionOf(rest) }));
+  const { scope, key } = shown;
+  show(await resolve({ scope, key, reason, operator, action: actionOf(rest) }));
   byId("settled").textContent = "Settled.";
   form.reset();
   byId("answer").hidden = true;

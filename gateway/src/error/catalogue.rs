@@ -46,7 +46,7 @@ catalogue! {
         "Send one header line with 1 to 200 characters. Correct the key; a request that was never accepted has used none up.";
     INVALID_REQUEST: 400 "invalid_request", "The request is not valid", retryable: false,
         "The body is not valid JSON, has unknown, missing or duplicate members, or a value of the wrong type or out of range; the detail names the member. Nothing was executed.",
-        "Correct the request. You may keep the key: it is bound only by a request that was accepted.";
+        "Correct the request and send it under a new Idempotency-Key: what was found wrong only by looking at the catalogue has bound the old one.";
     UNAUTHORIZED: 401 "unauthorized", "Authentication is required", retryable: false,
         "The Authorization header carries no valid API key, or the key has expired. For a webhook: the signature does not match or is older than five minutes.",
         "Send Authorization: Bearer with a valid API key. Keys of one tenant share their idempotency keys, so a retry after a rotation is safe.";

@@ -33,6 +33,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
         return conclude(&check_again(directory)?, &[], "");
     }
     let seed = flags.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
+    flags.faults.refuse_strangers(&flags.targets, flags.store)?;
     let plan = Plan::of(seed, flags.duration, &flags.faults, &flags.targets, flags.store);
     if flags.plan {
         say(&format!("{plan}{} faults\nreplay: {}", plan.faults.len(), flags.replay(seed)));
@@ -77,14 +78,15 @@ async fn campaign(flags: &Flags, seed: u64, plan: &Plan) -> anyhow::Result<()> {
 
 /// The verdict, for people and for the exit code.
 fn conclude(verdict: &Verdict, seen_by_world: &[String], replay: &str) -> anyhow::Result<()> {
-    let found = verdict.violations.iter().map(|violation| {
-        let key = violation.key.as_ref().map(|key| format!(" ({} {})", key.tenant, key.key)).unwrap_or_default();
-        format!("{:>8} ms  {}: {}{key}", violation.at_ms, violation.rule, violation.what)
-    });
-    let all: Vec<String> = found.chain(seen_by_world.iter().cloned()).collect();
+    let all: Vec<String> =
+        verdict.violations.iter().map(ToString::to_string).chain(seen_by_world.iter().cloned()).collect();
     all.iter().take(SHOWN).for_each(|violation| say(violation));
     say(&format!("report: {}", verdict.report.display()));
     if all.is_empty() {
+        ensure!(
+            verdict.successes > 0,
+            "nothing was sold, so there was nothing to judge: a campaign that does nothing proves nothing"
+        );
         say("nothing violated");
         return Ok(());
     }

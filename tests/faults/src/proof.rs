@@ -12,7 +12,7 @@ use crate::{
     buyers::{Buyers, Market, Settings, sweep},
     checker::{self, Violation},
     edge::{Edge, StoreAccess, Window},
-    history::{Course, Event, History, Recorder},
+    history::{Call, Course, Event, History, Recorder},
     ledger::{Ledger, Reader, Sampler, until_quiet},
     report::{self, Report},
 };
@@ -43,6 +43,8 @@ pub struct Verdict {
     pub violations: Vec<Violation>,
     /// How many requests were sent.
     pub operations: usize,
+    /// How many of them were answered with success.
+    pub successes: usize,
     /// The report, for people.
     pub report: PathBuf,
 }
@@ -111,7 +113,8 @@ fn judge(directory: &Path, history: &History, ledger: &Ledger, windows: &[Window
     let violations = checker::check(history, ledger, windows);
     let made = Report::of(history, ledger, windows, &violations);
     let report = report::write(&made, directory)?;
-    Ok(Verdict { violations, operations: history.calls.len(), report })
+    let successes = history.calls.iter().filter_map(Call::answer).filter(|answer| answer.status < 300).count();
+    Ok(Verdict { violations, operations: history.calls.len(), successes, report })
 }
 
 /// The last faults may still be felt when the ledger is read.

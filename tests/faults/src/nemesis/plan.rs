@@ -1,6 +1,6 @@
 //! What will be done when to whom: everything follows from the seed before the first fault begins.
 
-use std::{fmt, ops::Range, time::Duration};
+use std::{collections::BTreeSet, fmt, ops::Range, time::Duration};
 
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
 use serde::Serialize;
@@ -42,6 +42,18 @@ pub struct Fault {
 pub struct Plan {
     /// The faults.
     pub faults: Vec<Fault>,
+}
+
+impl Kinds {
+    /// Refuses a target that none of these kinds can harm: a slip of the pen would make a campaign without faults.
+    pub fn refuse_strangers(&self, targets: &[String], store: Store) -> anyhow::Result<()> {
+        let known: BTreeSet<String> = self.on(store).into_iter().flat_map(|kind| kind.targets(store)).collect();
+        let stranger = targets.iter().find(|target| !known.contains(*target));
+        let known = known.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        stranger.map_or(Ok(()), |it| {
+            Err(anyhow::anyhow!("--targets {it}: there is no such target for these faults; there are {known}"))
+        })
+    }
 }
 
 // === impl Plan ===
@@ -253,6 +265,18 @@ mod tests {
             let pauses =
                 faults.windows(2).filter(|pair| pair[0].begin_ms + pair[0].length_ms + 4_000 < pair[1].begin_ms);
             assert!(pauses.count() > 10);
+        }
+    }
+
+    #[test]
+    fn a_target_that_nobody_can_harm_is_refused_by_name() {
+        let refuse = |kinds: &str, target: &str| {
+            kinds.parse::<Kinds>().unwrap().refuse_strangers(&[target.to_owned()], Store::Sqlite)
+        };
+        assert!(refuse("all", "gateway-0/orders").is_ok() && refuse("all", "disk").is_ok());
+        for (kinds, target) in [("all", "gatway-0"), ("kill", "disk"), ("all", "idem-1")] {
+            let refusal = refuse(kinds, target).unwrap_err().to_string();
+            assert!(refusal.contains(target) && refusal.contains("gateway-0"), "{refusal}");
         }
     }
 
