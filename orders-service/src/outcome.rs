@@ -133,7 +133,7 @@ impl RefusalReason {
             Self::CapacityInUse => "the capacity would fall below the seats sold and held",
             Self::PaymentInProgress => "another payment of this order is undecided",
             Self::PaymentDeclined => "the payment was declined; the seats stay held until the hold expires",
-            Self::HoldExpiredNotCharged => "the hold of the order is over; nothing was charged",
+            Self::HoldExpiredNotCharged => "the hold of the order is over and nothing is charged",
             Self::HoldExpiredRefunded => "the hold was over when the payment was approved; the payment is refunded",
             Self::PaymentRefunded => "the payment was given up before its charge was found; the charge is refunded",
             Self::NotPendingRefunded => "the order was paid otherwise when the payment was approved; it is refunded",

@@ -12,8 +12,9 @@ use crate::{
     error::OrdersError,
     operation_id::{Grant, OrderId, PaymentId},
     order::OrderState,
-    outcome::{Answer, Kind, Label, Outcome, RefusalReason},
+    outcome::{Answer, Kind, Label, Outcome, Refusal, RefusalReason},
     payment::{PaymentStatus, Verdict},
+    resolve::Learnt,
     settle::{self, Standing},
     shop::{Shop, alert, within},
     store::{
@@ -49,6 +50,17 @@ enum Begun {
     Running,
     /// Recorded: to be sent.
     Send(PaymentRow),
+    /// An earlier try was given up, and the order can be paid no more: whether its charge has landed is not known here.
+    GivenUp(PaymentRow),
+}
+
+/// What is known of an earlier try of the payment that was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GivenUp {
+    /// Nothing.
+    NotAsked,
+    /// The acquirer has been asked a moment ago and has no charge.
+    NotFound,
 }
 
 impl Shop {
@@ -58,21 +70,31 @@ impl Shop {
         self.patience(deadline)?;
         let grant = ask.grant;
         // From the charge on nothing is cut short: what is sent is settled, or left to the watch.
-        match within(deadline, self.begin(ask)).await? {
-            Begun::Answered(answer) => Ok(answer),
-            Begun::Running => self.wait_for_answer(grant, deadline).await,
-            Begun::Send(payment) => {
-                let word = self.charge(&payment, deadline).await;
-                self.conclude(grant, &payment, word).await
+        let ask = Arc::new(ask);
+        let mut given_up = GivenUp::NotAsked;
+        loop {
+            match within(deadline, self.begin(Arc::clone(&ask), given_up)).await? {
+                Begun::Answered(answer) => return Ok(answer),
+                Begun::Running => return self.wait_for_answer(grant, deadline).await,
+                Begun::Send(payment) => {
+                    let word = self.charge(&payment, deadline).await;
+                    return self.conclude(grant, &payment, word).await;
+                }
+                // Nobody is told that nothing was charged before the acquirer has said so.
+                Begun::GivenUp(payment) => match self.ask(&payment, deadline).await? {
+                    Learnt::Final(kept) => return Ok(kept.answer(grant)),
+                    Learnt::Pending | Learnt::Unreachable(_) => return Ok(Answer::unknown(None)),
+                    Learnt::NotFound => given_up = GivenUp::NotFound,
+                },
             }
         }
     }
 
-    async fn begin(&self, ask: Pay) -> Result<Begun, OrdersError> {
-        let (ask, settings) = (Arc::new(ask), Arc::clone(&self.settings));
+    async fn begin(&self, ask: Arc<Pay>, given_up: GivenUp) -> Result<Begun, OrdersError> {
+        let settings = Arc::clone(&self.settings);
         self.act("begin payment", move |tx| {
             let (ask, settings) = (Arc::clone(&ask), Arc::clone(&settings));
-            Box::pin(async move { begin(tx, &ask, settings.hold_ttl, settings.acquirer_timeout).await })
+            Box::pin(async move { begin(tx, &ask, given_up, settings.hold_ttl, settings.acquirer_timeout).await })
         })
         .await
     }
@@ -164,6 +186,7 @@ impl Shop {
 async fn begin(
     tx: &mut Tx<'_>,
     ask: &Pay,
+    given_up: GivenUp,
     hold_ttl: Duration,
     acquirer_timeout: Duration,
 ) -> Result<Begun, OrdersError> {
@@ -187,14 +210,18 @@ async fn begin(
         Some(id) => orders::lock(tx, id).await?.filter(|order| order.tenant == ask.call.tenant.as_str()),
         None => None,
     };
-    let Some(order) = order else { return refuse(tx, ask, RefusalReason::NotFound).await };
+    let Some(order) = order else { return refuse(tx, ask, RefusalReason::NotFound.plain()).await };
     let state = OrderState {
         status: order.status,
         hold: order.hold(tx.now()),
         has_open_payment: payments::has_open(tx, order.id).await?,
     };
     if let Err(reason) = state.may_be_paid() {
-        return refuse(tx, ask, reason).await;
+        return match known {
+            Some(closed) if given_up == GivenUp::NotAsked => Ok(Begun::GivenUp(closed)),
+            Some(_) => refuse(tx, ask, after_giving_up(reason)).await,
+            None => refuse(tx, ask, reason.plain()).await,
+        };
     }
     let payment = match known {
         Some(closed) => {
@@ -212,8 +239,14 @@ async fn begin(
     Ok(Begun::Send(payment))
 }
 
-async fn refuse(tx: &mut Tx<'_>, ask: &Pay, reason: RefusalReason) -> Result<Begun, OrdersError> {
-    entry::leave(tx, &ask.call, Answer::refused(reason.plain())).await.map(Begun::Answered)
+async fn refuse(tx: &mut Tx<'_>, ask: &Pay, refusal: Refusal) -> Result<Begun, OrdersError> {
+    entry::leave(tx, &ask.call, Answer::refused(refusal)).await.map(Begun::Answered)
+}
+
+/// The acquirer has no charge now; one that is still on its way goes back when it lands.
+fn after_giving_up(reason: RefusalReason) -> Refusal {
+    let Refusal { reason, detail } = reason.plain();
+    reason.because(format!("{detail}; an earlier try was given up: should its charge still arrive, it is refunded"))
 }
 
 /// The row of a payment about to be sent. The watch asks for it only when the call that sends it must have ended.

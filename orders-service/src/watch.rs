@@ -1,6 +1,7 @@
 //! The watch over every payment id that was sent, until the acquirer has decided it.
 //!
-//! An open payment is asked for after 1, 2, 4, … seconds, at most a minute apart: a webhook that is lost costs a moment, not the money.
+//! An open payment is asked for after 1, 2, 4, … seconds, at most a minute apart (five seconds while the acquirer is away): a webhook
+//! that is lost costs a moment, not the money.
 //! One that was given up is watched for a day and a bit, ever more seldom, because a create that was on its way may land late. The
 //! schedule is in the rows and judged by the store's clock, so it survives restarts and replicas share it.
 
@@ -23,6 +24,10 @@ pub(crate) const FIRST: Duration = Duration::from_secs(1);
 
 /// Between two questions about an open payment, at most.
 const OPEN_MAX: Duration = Duration::from_secs(60);
+
+/// Between two questions about an open payment when the acquirer could not be reached: the key waits for it, and has a lease and ten
+/// seconds from when the acquirer is there again.
+const UNREACHABLE_MAX: Duration = Duration::from_secs(5);
 
 /// Between two questions about a payment that was given up, at most.
 const CLOSED_MAX: Duration = Duration::from_secs(10 * 60);
@@ -90,6 +95,7 @@ fn next_ask(payment: &PaymentRow, now: Timestamp) -> Option<Timestamp> {
     let longest = match (is_given_up, payment.closed_at) {
         (true, Some(closed_at)) if is_over(closed_at) => return None,
         (true, _) => CLOSED_MAX,
+        (false, _) if payment.last_word == Some(LastWord::Unreachable) => UNREACHABLE_MAX,
         (false, _) => OPEN_MAX,
     };
     Some(now.plus(backoff(payment.asks + 1, longest)))
@@ -133,7 +139,9 @@ mod tests {
         let (open, closed) = (OPEN_MAX.as_micros() as i64, CLOSED_MAX.as_micros() as i64);
         let day = Duration::from_secs(24 * 3600);
         assert_eq!(after(PaymentStatus::Pending, LastWord::Pending, day * 30), Some(open));
-        assert_eq!(after(PaymentStatus::Started, LastWord::Unreachable, day * 30), Some(open));
+        assert_eq!(after(PaymentStatus::Started, LastWord::NotFound, day * 30), Some(open));
+        let unreachable = UNREACHABLE_MAX.as_micros() as i64;
+        assert_eq!(after(PaymentStatus::Started, LastWord::Unreachable, day * 30), Some(unreachable));
         assert_eq!(after(PaymentStatus::Closed, LastWord::NotFound, day), Some(closed));
         assert_eq!(after(PaymentStatus::Closed, LastWord::NotFound, CLOSED_FOR), None);
         assert_eq!(after(PaymentStatus::Closed, LastWord::Pending, day * 30), Some(open));

@@ -286,7 +286,7 @@ impl Problem {
 
     /// 503: nothing happened.
     pub fn nothing_happened() -> Self {
-        Self::upstream_unavailable("nothing happened; send the same request with the same key again")
+        Self::upstream_unavailable("this try did nothing; send the same request with the same key again")
             .code("nothing_happened")
     }
 

@@ -96,7 +96,7 @@ catalogue! {
         "There are not enough free seats now. Nothing was held.",
         "Ask for fewer seats under a new key, or repeat the same request later: holds that lapse give seats back.";
     HOLD_NOT_CHARGED: 409 "hold_expired" / "not_charged", "The hold is over", retryable: false,
-        "The seats were held until holdExpiresAt and that is over. Nothing was charged.",
+        "The seats were held until holdExpiresAt and that is over. Nothing is charged: should the charge of an earlier try that was given up still arrive, it is refunded.",
         "Place a new order.";
     HOLD_REFUNDED: 409 "hold_expired" / "refunded", "The hold was over; the payment is refunded", retryable: false,
         "The approval came when the hold was over and the seats were gone. The payment was, or is being, refunded once. This answer is final for the key and is replayed.",
@@ -117,7 +117,7 @@ catalogue! {
         "The key could not be reserved, read or released. A request whose key could not be reserved was not executed: it never runs unprotected.",
         "Wait for Retry-After, then send the same request with the same key.";
     NOTHING_HAPPENED: 503 "upstream_unavailable" / "nothing_happened", "The service is not available", retryable: true,
-        "The request did not reach the orders service. Nothing happened.",
+        "The request did not reach the orders service: this try did nothing.",
         "Wait for Retry-After, then send the same request with the same key.";
     IN_DOUBT: 503 "upstream_unavailable" / "in_doubt", "The service is not available", retryable: true,
         "The request was sent on and its outcome could not be learnt in time. It may or may not have happened.",

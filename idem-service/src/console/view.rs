@@ -204,7 +204,9 @@ fn explain(state: proto::State, lease_over: bool) -> &'static str {
              reconciler, asks the system of record. It stays so until the answer is in; it never expires."
         }
         proto::State::Completed => "The answer is stored; every retry is answered with it until the retention ends.",
-        proto::State::Released => "Nothing happened. A retry with the same request executes again.",
+        proto::State::Released => {
+            "Nothing happened, or it was given up and whatever may still arrive of it goes back. A retry with the same request executes again."
+        }
     }
 }
 

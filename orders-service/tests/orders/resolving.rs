@@ -22,6 +22,7 @@ on_both_stores!(
     closing_finds_what_landed_since,
     a_closed_payment_is_reopened_under_the_same_id,
     a_closed_payment_is_not_reopened_once_another_has_paid,
+    nobody_is_told_that_nothing_was_charged_before_the_acquirer_says_so,
     a_closed_payment_is_watched_for_a_day,
     a_closed_payment_is_not_watched_for_ever,
     closing_what_has_no_payment_changes_nothing,
@@ -140,6 +141,28 @@ async fn a_closed_payment_is_not_reopened_once_another_has_paid(world: World) {
     assert_eq!(world.script.charge_calls(&intent.payment()), 1);
     // Nor does it keep a paid order from being cancelled.
     world.cancel(None, 0, &order.id).await.unwrap().order();
+}
+
+async fn nobody_is_told_that_nothing_was_charged_before_the_acquirer_says_so(world: World) {
+    let (order, intent) = (world.ordered(1).await, Intent::new());
+    assert!(world.pay(&intent, 1, &order.id, "pm_late").await.unwrap().is_unknown());
+    assert!(matches!(world.close(&intent, 2).await.unwrap(), Closing::Closed(_)));
+    world.advance(HOLD);
+    world.eventually_order(&order.id, OrderStatus::Expired).await;
+    // While the acquirer cannot be asked, nothing is said.
+    world.script.set_down(true);
+    assert!(world.pay(&intent, 3, &order.id, "pm_late").await.unwrap().is_unknown());
+    world.script.set_down(false);
+    // It has nothing now, and more than that is not said.
+    let answer = world.pay(&intent, 4, &order.id, "pm_late").await.unwrap();
+    assert_eq!(answer.refusal(), (Label::NoEffect, RefusalReason::HoldExpiredNotCharged));
+    assert!(answer.detail().contains("should its charge still arrive, it is refunded"), "{}", answer.detail());
+    // It has landed: whoever asks next hears of it at once, whether or not the watch was there before.
+    world.script.land(&intent.payment());
+    let answer = world.pay(&intent, 5, &order.id, "pm_late").await.unwrap();
+    assert_eq!(answer.refusal(), (Label::Final, RefusalReason::PaymentRefunded));
+    world.eventually("it goes back", || async { world.script.refunds(&intent.payment()) == 1 }).await;
+    assert_eq!(world.script.charge_calls(&intent.payment()), 1);
 }
 
 async fn a_closed_payment_is_watched_for_a_day(world: World) {

@@ -297,6 +297,7 @@ pub trait Says {
     fn order(&self) -> Order;
     fn payment(&self) -> Payment;
     fn refusal(&self) -> (Label, RefusalReason);
+    fn detail(&self) -> &str;
     fn is_unknown(&self) -> bool;
 }
 
@@ -319,6 +320,13 @@ impl Says for Answer {
         match self.result.clone().and_then(|result| result.kind) {
             Some(Kind::Refusal(refusal)) => (self.label(), refusal.reason()),
             other => panic!("not a refusal: {:?} {other:?}", self.label()),
+        }
+    }
+
+    fn detail(&self) -> &str {
+        match self.result.as_ref().and_then(|result| result.kind.as_ref()) {
+            Some(Kind::Refusal(refusal)) => &refusal.detail,
+            other => panic!("not a refusal: {other:?}"),
         }
     }
 
