@@ -2,11 +2,12 @@
 
 use std::future::Future;
 
+use chassis::trace::Parent;
 use idem_core::Answer;
 use sha2::{Digest, Sha256};
 use tonic::{Response, Status};
 use tracing::field::Empty;
-use tracing::{Instrument, Span, info_span};
+use tracing::{Id, Instrument, Span, info_span};
 
 use crate::engine::{EngineError, Outcome};
 use crate::status::Refusal;
@@ -21,28 +22,69 @@ pub(crate) async fn call<T>(
     name: &'static str,
     work: impl Future<Output = Result<(T, &'static str), Refusal>>,
 ) -> Result<Response<T>, Status> {
-    let span = info_span!(
+    let span = span(name, Span::current().id());
+    async { counted(command, work.await).map(Response::new).map_err(Status::from) }.instrument(span).await
+}
+
+/// Runs one item of a call as [`call`] would if it had come alone. Its span continues `traced`, the trace of whoever asked for it,
+/// and links the call that carried it, `carrier`; an item without a trace belongs to the call.
+pub(crate) async fn item<T>(
+    command: &'static str,
+    name: &'static str,
+    (traced, carrier): (Option<Parent>, Option<&str>),
+    work: impl Future<Output = Result<(T, &'static str), Refusal>>,
+) -> Result<T, Refusal> {
+    let (span, carrier) = match traced {
+        Some(parent) => {
+            let span = span(name, None);
+            parent.adopt(&span);
+            (span, carrier)
+        }
+        None => (span(name, Span::current().id()), None),
+    };
+    async {
+        carrier.into_iter().for_each(chassis::trace::link_to);
+        counted(command, work.await)
+    }
+    .instrument(span)
+    .await
+}
+
+/// Counts a call of many items that is refused before any of them is begun.
+pub(crate) fn unbegun<T>(command: &'static str, read: Result<T, Refusal>) -> Result<T, Refusal> {
+    read.inspect_err(|refusal| count(command, refused(refusal)))
+}
+
+/// Notes how many items came in one call.
+pub(crate) fn note_items(command: &'static str, items: usize) {
+    metrics::histogram!("idem_call_items", "command" => command).record(items as f64);
+}
+
+fn span(name: &'static str, parent: Option<Id>) -> Span {
+    info_span!(
+        parent: parent,
         "command",
         otel.name = name,
         idem.scope = Empty,
         idem.key_hash = Empty,
         idem.outcome = Empty,
         idem.fencing_token = Empty,
-    );
-    async {
-        let (answer, outcome) = match work.await {
-            Ok((answer, outcome)) => (Ok(Response::new(answer)), outcome),
-            Err(refusal) => {
-                let outcome = refused(&refusal);
-                (Err(Status::from(refusal)), outcome)
-            }
-        };
-        Span::current().record("idem.outcome", outcome);
-        metrics::counter!("idem_outcomes_total", "command" => command, "outcome" => outcome).increment(1);
-        answer
-    }
-    .instrument(span)
-    .await
+    )
+}
+
+/// Notes on the current span what a command came to, and counts it.
+fn counted<T>(command: &'static str, came: Result<(T, &'static str), Refusal>) -> Result<T, Refusal> {
+    let outcome = match &came {
+        Ok((_, outcome)) => outcome,
+        Err(refusal) => refused(refusal),
+    };
+    Span::current().record("idem.outcome", outcome);
+    count(command, outcome);
+    came.map(|(answer, _)| answer)
+}
+
+fn count(command: &'static str, outcome: &'static str) {
+    metrics::counter!("idem_outcomes_total", "command" => command, "outcome" => outcome).increment(1);
 }
 
 /// Notes on the current span which key a call is about.
@@ -94,6 +136,7 @@ fn refused(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::Invalid(_) => "invalid",
         Refusal::ScopeNotGranted => "scope_not_granted",
+        Refusal::TooLarge => "too_large",
         Refusal::NoRecord => "absent",
         Refusal::AlreadyCompleted => "already_completed",
         Refusal::TokenChanged { .. } => "token_changed",

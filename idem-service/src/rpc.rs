@@ -1,5 +1,7 @@
 //! The idempotency service over gRPC: read the request, ask the engine, write the answer.
 
+mod many;
+
 use std::sync::Arc;
 
 use chassis::deadline::Deadline;
@@ -35,11 +37,15 @@ impl Call {
 
     /// Refuses a key of a scope that the caller may not use; notes any other for the trace.
     pub(crate) fn admit(&self, key: &KeyId) -> Result<(), Refusal> {
-        if !self.caller.may_use_scope(key.scope.as_str()) {
+        if !self.may_use(key) {
             return Err(Refusal::ScopeNotGranted);
         }
         observe::note_key(key);
         Ok(())
+    }
+
+    fn may_use(&self, key: &KeyId) -> bool {
+        self.caller.may_use_scope(key.scope.as_str())
     }
 }
 
@@ -70,6 +76,24 @@ impl IdempotencyService for Rpc {
             Ok((answer::reserve(&outcome)?, observe::note_outcome(&outcome)))
         })
         .await
+    }
+
+    async fn reserve_many(
+        &self,
+        request: Request<proto::ReserveManyRequest>,
+    ) -> Result<Response<proto::ReserveManyResponse>, Status> {
+        let call = Call::of(&request);
+        let outcomes = self.each(&many::RESERVE, call, request.into_inner().items).await?;
+        Ok(Response::new(proto::ReserveManyResponse { outcomes }))
+    }
+
+    async fn complete_many(
+        &self,
+        request: Request<proto::CompleteManyRequest>,
+    ) -> Result<Response<proto::CompleteManyResponse>, Status> {
+        let call = Call::of(&request);
+        let outcomes = self.each(&many::COMPLETE, call, request.into_inner().items).await?;
+        Ok(Response::new(proto::CompleteManyResponse { outcomes }))
     }
 
     async fn reclaim(

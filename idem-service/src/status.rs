@@ -27,6 +27,9 @@ pub(crate) enum Refusal {
     /// The caller's grant does not cover the scope.
     #[error("this service token does not grant the scope")]
     ScopeNotGranted,
+    /// The answers of one call are more than a client reads.
+    #[error("the stored answers are too large for one message: ask for fewer keys at a time")]
+    TooLarge,
     /// There is no record, or its retention is over.
     #[error("there is no reservation under this key")]
     NoRecord,
@@ -50,6 +53,7 @@ impl From<Refusal> for Status {
             Refusal::Invalid(violations) => invalid(violations),
             Refusal::Engine(error) => engine(error),
             Refusal::ScopeNotGranted => refuse(Code::PermissionDenied, ErrorReason::ScopeNotGranted, &refusal),
+            Refusal::TooLarge => refuse(Code::ResourceExhausted, ErrorReason::AnswerTooLarge, &refusal),
             Refusal::NoRecord => refuse(Code::NotFound, ErrorReason::NoRecord, &refusal),
             Refusal::AlreadyCompleted => refuse(Code::FailedPrecondition, ErrorReason::AlreadyCompleted, &refusal),
             Refusal::TokenChanged { .. } => refuse(Code::Aborted, ErrorReason::TokenChanged, &refusal),

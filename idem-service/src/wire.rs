@@ -2,6 +2,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod answer;
+pub(crate) mod many;
 mod page;
 pub(crate) mod record;
 pub(crate) mod request;

@@ -13,6 +13,8 @@ mod input;
 mod life;
 #[path = "rpc/lifecycle.rs"]
 mod lifecycle;
+#[path = "rpc/many.rs"]
+mod many;
 #[path = "rpc/outage.rs"]
 mod outage;
 #[path = "served/proxy.rs"]

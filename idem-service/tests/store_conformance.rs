@@ -90,6 +90,7 @@ suite! {
         nothing_asked_is_nothing_answered,
         batches_in_reverse_order_never_fail,
         one_key_asked_for_twice_at_once_has_one_grant_and_another_request_a_mismatch,
+        one_bad_write_among_five_hundred_stays_with_its_writer,
         many_writes_are_one_batch;
     soak:
         the_table_does_not_grow_over_many_retentions;

@@ -108,6 +108,7 @@ impl Holder {
             operation_id: self.operation_id.clone(),
             fencing_token: self.fencing_token,
             response: Some(response),
+            ..CompleteRequest::default()
         };
         Ok(self.idem.complete(request).await.map_err(|status| status.code())?.into_inner())
     }

@@ -9,6 +9,8 @@
 //! owner.
 
 mod queue;
+#[cfg(test)]
+mod tests;
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 

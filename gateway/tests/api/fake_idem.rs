@@ -196,6 +196,25 @@ impl IdempotencyService for FakeIdem {
         Ok(Response::new(proto::ReserveResponse { outcome: Some(outcome) }))
     }
 
+    async fn reserve_many(&self, request: Request<proto::ReserveManyRequest>) -> Answered<proto::ReserveManyResponse> {
+        let mut outcomes = Vec::new();
+        for item in request.into_inner().items {
+            outcomes.push(self.reserve(Request::new(item)).await?.into_inner());
+        }
+        Ok(Response::new(proto::ReserveManyResponse { outcomes }))
+    }
+
+    async fn complete_many(
+        &self,
+        request: Request<proto::CompleteManyRequest>,
+    ) -> Answered<proto::CompleteManyResponse> {
+        let mut outcomes = Vec::new();
+        for item in request.into_inner().items {
+            outcomes.push(self.complete(Request::new(item)).await?.into_inner());
+        }
+        Ok(Response::new(proto::CompleteManyResponse { outcomes }))
+    }
+
     async fn reclaim(&self, request: Request<proto::ReclaimRequest>) -> Answered<proto::ReclaimResponse> {
         use proto::reclaim_response::Outcome;
         let it = request.into_inner();

@@ -10,6 +10,7 @@ use tonic::Code;
 use crate::{
     Builder, ClientError, ConnectError, Finished, Intent, KeyId, Reclaimed, Renewed, Reserved, ServiceToken,
     connect::{Channels, keys},
+    fold::Fold,
     repeat::Tries,
     wire,
 };
@@ -20,6 +21,8 @@ use crate::{
 #[derive(Clone)]
 pub struct IdemClient {
     pub(crate) channels: Arc<Channels>,
+    reserves: Fold<proto::ReserveRequest>,
+    completes: Fold<proto::CompleteRequest>,
 }
 
 impl IdemClient {
@@ -33,16 +36,22 @@ impl IdemClient {
         Builder::new(endpoint).token(token).connect_lazy()
     }
 
-    pub(crate) fn over(channels: Channels) -> Self {
-        Self { channels: Arc::new(channels) }
+    pub(crate) fn over(channels: Channels, fold: bool) -> Self {
+        let channels = Arc::new(channels);
+        let (reserves, completes) = (Fold::new(&channels, fold), Fold::new(&channels, fold));
+        Self { channels, reserves, completes }
     }
 
     /// Claims a key. Waits for a running holder as long as the intent says; let the deadline be later than that.
     pub async fn reserve(&self, intent: &Intent, deadline: Instant) -> Result<Reserved, ClientError> {
         let message = wire::reserve_request(intent);
-        let tries = if intent.wait == Duration::ZERO { Tries::Many } else { Tries::Waiting(intent.wait) };
+        if intent.wait == Duration::ZERO {
+            return wire::reserved(self.reserves.ask(message, deadline).await?);
+        }
+        // Whoever waits for a holder would keep the others waiting.
+        let (rpc, tries) = ("IdempotencyService/Reserve", Tries::Waiting(intent.wait));
         let send = async |channel, request| keys(channel).reserve(request).await;
-        wire::reserved(self.channels.call("IdempotencyService/Reserve", message, tries, deadline, send).await?)
+        wire::reserved(self.channels.call(rpc, message, tries, deadline, send).await?)
     }
 
     /// Fences the former holder, seen as `(operation_id, token)`, and takes over. One caller wins.
@@ -86,9 +95,9 @@ impl IdemClient {
             operation_id: operation_id.to_string(),
             fencing_token: token.0,
             response: Some(wire::stored_response(response)),
+            trace_context: String::new(),
         };
-        let send = async |channel, request| keys(channel).complete(request).await;
-        wire::completed(self.channels.call("IdempotencyService/Complete", message, Tries::Many, deadline, send).await?)
+        wire::completed(self.completes.ask(message, deadline).await?)
     }
 
     /// Says that nothing happened: the key can be reserved again at once.

@@ -16,6 +16,7 @@ use tonic::{
     metadata::{Ascii, MetadataMap, MetadataValue},
     transport::{Channel, Endpoint},
 };
+use tracing::Span;
 
 use crate::IdemClient;
 
@@ -29,6 +30,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(3);
 
 // The largest answer that is read: a stored response is at most one, a page of records carries no bodies.
 const MESSAGE_MAX: usize = 4 * 1024 * 1024;
+// The largest answer to a call of many: the contract's own limit.
+const MANY_MAX: usize = 16 * 1024 * 1024;
 
 type TraceHook = Arc<dyn Fn(&mut HeaderMap) + Send + Sync>;
 
@@ -56,6 +59,7 @@ pub struct Builder {
     endpoint: String,
     token: Option<ServiceToken>,
     channels: usize,
+    fold: bool,
     trace_hook: Option<TraceHook>,
 }
 
@@ -70,6 +74,11 @@ pub(crate) struct Channels {
 /// The calls on keys, over one connection.
 pub(crate) fn keys(channel: Channel) -> IdempotencyServiceClient<Channel> {
     IdempotencyServiceClient::new(channel).max_decoding_message_size(MESSAGE_MAX)
+}
+
+/// The calls on many keys, over one connection.
+pub(crate) fn many_keys(channel: Channel) -> IdempotencyServiceClient<Channel> {
+    IdempotencyServiceClient::new(channel).max_decoding_message_size(MANY_MAX)
 }
 
 /// The calls of reconcilers and operators, over one connection.
@@ -95,7 +104,7 @@ impl ServiceToken {
 
 impl Builder {
     pub(crate) fn new(endpoint: impl Into<String>) -> Self {
-        Self { endpoint: endpoint.into(), token: None, channels: CHANNELS_DEFAULT, trace_hook: None }
+        Self { endpoint: endpoint.into(), token: None, channels: CHANNELS_DEFAULT, fold: true, trace_hook: None }
     }
 
     /// The bearer token to show.
@@ -108,6 +117,12 @@ impl Builder {
     #[must_use]
     pub fn channels(self, channels: usize) -> Self {
         Self { channels: channels.max(1), ..self }
+    }
+
+    /// Whether calls that wait while others are under way go as one message; true by default.
+    #[must_use]
+    pub fn fold(self, fold: bool) -> Self {
+        Self { fold, ..self }
     }
 
     /// Called with the metadata of each request, inside the span of the call: the place to write `traceparent`.
@@ -129,12 +144,13 @@ impl Builder {
             .keep_alive_timeout(PING_TIMEOUT)
             .keep_alive_while_idle(true)
             .tcp_nodelay(true);
-        Ok(IdemClient::over(Channels {
+        let channels = Channels {
             channels: (0..self.channels).map(|_| endpoint.connect_lazy()).collect(),
             next: AtomicUsize::new(0),
             authorization: self.token.map(|token| token.0),
             trace_hook: self.trace_hook,
-        }))
+        };
+        Ok(IdemClient::over(channels, self.fold))
     }
 }
 
@@ -144,6 +160,14 @@ impl Channels {
     /// The next connection in turn.
     pub(crate) fn next(&self) -> Channel {
         self.channels[self.next.fetch_add(1, Ordering::Relaxed) % self.channels.len()].clone()
+    }
+
+    /// What a request under `span` would carry as its trace; empty without any.
+    pub(crate) fn traceparent(&self, span: &Span) -> String {
+        let Some(hook) = &self.trace_hook else { return String::new() };
+        let mut headers = HeaderMap::new();
+        span.in_scope(|| hook(&mut headers));
+        headers.get("traceparent").and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
     }
 
     /// A request with everything that it carries beside its message; `timeout` becomes `grpc-timeout`.

@@ -3,6 +3,10 @@
 //! It speaks the types of [`idem_core`], repeats a call that may not have arrived (every call says how long it may take; each
 //! try is short, so that one that hangs is made again under the same attempt id), and reconnects by itself.
 //!
+//! Reserve and Complete travel together when many are asked for at once: a lone call leaves at once as itself, and what arrives
+//! while others are under way goes as one `ReserveMany` or `CompleteMany`. Nobody waits for company, every caller keeps its own
+//! deadline and its own answer, and [`Builder::fold`] turns it off.
+//!
 //! Most callers want [`IdemClient::begin`]: it reserves a key, fences the former holder if there was one, and says what to do.
 //!
 //! ```no_run
@@ -41,6 +45,7 @@ mod answers;
 mod client;
 mod connect;
 mod error;
+mod fold;
 mod repeat;
 mod reservation;
 mod wire;

@@ -6,7 +6,7 @@ use idem_core::WAIT_MAX;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::{Request, Response, Status, transport::Channel};
 use tonic_types::StatusExt;
-use tracing::{Instrument, debug, info_span};
+use tracing::{Instrument, Span, debug, info_span};
 
 use crate::{
     ClientError,
@@ -44,18 +44,11 @@ impl Channels {
         M: Clone,
         F: Future<Output = Result<Response<A>, Status>>,
     {
-        let span = info_span!(
-            "rpc call",
-            otel.name = format_args!("rpc {rpc}"),
-            otel.kind = "client",
-            rpc.system = "grpc",
-            rpc.service = "idem.v1",
-            rpc.method = rpc,
-        );
-        self.repeat(rpc, message, tries, deadline, send).instrument(span).await
+        self.repeat(rpc, message, tries, deadline, send).instrument(span(rpc)).await
     }
 
-    async fn repeat<M, A, F>(
+    /// As [`call`](Self::call), in the current span.
+    pub(crate) async fn repeat<M, A, F>(
         &self,
         rpc: &'static str,
         message: M,
@@ -93,6 +86,18 @@ impl Channels {
             pause = (pause * 2).min(PAUSE_MAX);
         }
     }
+}
+
+/// The span of a call, under the current one.
+pub(crate) fn span(rpc: &'static str) -> Span {
+    info_span!(
+        "rpc call",
+        otel.name = format_args!("rpc {rpc}"),
+        otel.kind = "client",
+        rpc.system = "grpc",
+        rpc.service = "idem.v1",
+        rpc.method = rpc,
+    )
 }
 
 impl Tries {

@@ -86,7 +86,9 @@ impl Store for MemoryStore {
 
     async fn swap(&self, writes: Vec<SwapRequest>) -> Result<Vec<Swap>, StoreError> {
         let (now, mut rows) = (self.now(), self.rows());
-        writes.into_iter().map(|write| rows.swap(write, now)).collect()
+        // As in an engine, a statement is carried out as a whole or not at all.
+        writes.iter().try_for_each(|write| check(&write.put))?;
+        Ok(writes.into_iter().map(|write| rows.swap(write, now)).collect())
     }
 
     async fn list(&self, filter: &Filter, after: Option<&Cursor>, limit: u32) -> Result<Vec<Entry>, StoreError> {
@@ -153,13 +155,12 @@ impl Rows {
         self.keys.get(key).map_or_else(|| stored::absent(now), |row| row.snapshot(now))
     }
 
-    fn swap(&mut self, write: SwapRequest, now: SystemTime) -> Result<Swap, StoreError> {
+    fn swap(&mut self, write: SwapRequest, now: SystemTime) -> Swap {
         let SwapRequest { key, seen, put, audit, until: _ } = write;
-        check(&put)?;
         let truth = self.snapshot(&key, now);
         let is_over = truth.record.as_ref().is_none_or(Record::is_over);
         if truth.version != seen || put.is_new != is_over {
-            return Ok(Swap::Lost(truth));
+            return Swap::Lost(truth);
         }
         let number = match seen {
             Version::Absent => 1,
@@ -176,7 +177,7 @@ impl Rows {
         }
         let handed_out_until = self.keys.get(&key).filter(|_| !put.is_new).and_then(|row| row.handed_out_until);
         self.keys.insert(key, Row { record, number, times, handed_out_until });
-        Ok(Swap::Won(snapshot))
+        Swap::Won(snapshot)
     }
 }
 

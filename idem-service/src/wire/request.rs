@@ -78,7 +78,10 @@ pub(crate) fn complete(request: proto::CompleteRequest) -> Result<OnKey, Refusal
         Some(response) => violations.response("response", response),
         None => violations.refuse("response", "is missing: it is what a retry will be answered with"),
     };
+    // Whoever reads the message has taken it already; here it is only judged.
+    let trace_context = violations.take("trace_context", TraceContext::new(request.trace_context));
     let complete = || {
+        trace_context?;
         let command = Command::Complete { operation_id: operation_id?, token, response: response? };
         Some(OnKey { key: key?, command })
     };

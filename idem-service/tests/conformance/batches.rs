@@ -3,9 +3,10 @@
 use database::{Clock, StoreUrl};
 use futures::future::{join, join_all};
 use futures::{StreamExt, stream};
-use idem_core::{Answer, Command, Fingerprint, Put};
+use idem_core::{Answer, Command, Fingerprint, Put, Until};
+use idem_service::batch::{BatchingStore, Flights};
 use idem_service::engine::Engine;
-use idem_service::store::{KeyId, Swap, SwapRequest, Version};
+use idem_service::store::{KeyId, Store, StoreError, Swap, SwapRequest, Version};
 
 use super::bench::*;
 
@@ -147,6 +148,29 @@ pub async fn one_key_asked_for_twice_at_once_has_one_grant_and_another_request_a
             assert_eq!(*answer, expected, "round {round}, place {place}, winner {winner}");
         }
     }
+}
+
+pub async fn one_bad_write_among_five_hundred_stays_with_its_writer(bench: &Bench) {
+    const BAD: usize = 250;
+    let keys: Vec<KeyId> = (0..500).map(|n| key(&n.to_string())).collect();
+    let mut writes: Vec<SwapRequest> =
+        keys.iter().zip(1..).map(|(key, n)| write(key, Version::Absent, first(n))).collect();
+    writes[BAD].put.until = Until::Never;
+    // Of one caller: all of it or nothing.
+    let refused = bench.store.swap(writes.clone()).await;
+    assert!(matches!(refused, Err(StoreError::Broken(_))), "{refused:?}");
+    assert!(bench.store.load(&keys).await.unwrap().iter().all(|snapshot| snapshot.version == Version::Absent));
+    // Of as many callers: only the one who brought it.
+    let front = BatchingStore::new(bench.store.clone(), Flights::SQLITE);
+    let answers = join_all(writes.into_iter().map(|write| front.swap(vec![write]))).await;
+    for (place, answer) in answers.iter().enumerate() {
+        match answer {
+            Ok(answer) => assert!(place != BAD && answer.iter().all(has_won), "{place}: {answer:?}"),
+            Err(error) => assert!(place == BAD && matches!(error, StoreError::Broken(_)), "{place}: {error:?}"),
+        }
+    }
+    let loaded = bench.store.load(&keys).await.unwrap();
+    assert!(loaded.iter().enumerate().all(|(place, snapshot)| (number(snapshot) == 1) == (place != BAD)));
 }
 
 pub async fn many_writes_are_one_batch(bench: &Bench) {

@@ -154,6 +154,18 @@ async fn a_commit_whose_reply_is_lost_is_won_all_the_same_on_postgres() {
         // Without a lost reply the same write is a second one, and loses.
         let again = store.swap(write(&key, reserved.version, put)).await.unwrap();
         assert!(matches!(again[..], [Swap::Lost(_)]), "{name}: {again:?}");
+
+        // A batch is met again as a whole, and each of its writes has won once.
+        let keys: Vec<_> = (0..100).map(|n| key_in(name, &n.to_string())).collect();
+        let writes = keys.iter().zip(10..).flat_map(|(key, n)| write(key, Version::Absent, first(n)));
+        proxy.cut_the_next_reply();
+        let batch = store.swap(writes.collect()).await.unwrap();
+        assert!(proxy.has_cut());
+        for (key, answer) in keys.iter().zip(&batch) {
+            let Swap::Won(reserved) = answer else { panic!("{name}: {answer:?}") };
+            assert_same(&bench.load(key).await, reserved);
+            assert_eq!(number(reserved), 1);
+        }
     }
 }
 

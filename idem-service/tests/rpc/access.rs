@@ -73,8 +73,15 @@ async fn scope_is_judged_by_every_rpc() {
     let reclaim =
         proto::ReclaimRequest { scope: s, key: k, operation_id: o, fencing_token: 1, attempt_id, lease: None };
     let (s, k, o) = (scope.clone(), key.clone(), operation_id.clone());
+    let response = Some(stored(200));
     let complete =
-        proto::CompleteRequest { scope: s, key: k, operation_id: o, fencing_token: 1, response: Some(stored(200)) };
+        proto::CompleteRequest { scope: s, key: k, operation_id: o, fencing_token: 1, response, ..Default::default() };
+    // One item of a scope that is not granted, behind one that is.
+    let granted = proto::ReserveRequest { scope: "rest/a".to_owned(), ..reserve_request("granted") };
+    let foreign = proto::ReserveRequest { scope: scope.clone(), ..reserve_request("k") };
+    let reserve_many = proto::ReserveManyRequest { items: vec![granted, foreign] };
+    let in_rest = proto::CompleteRequest { scope: "rest/a".to_owned(), ..complete.clone() };
+    let complete_many = proto::CompleteManyRequest { items: vec![in_rest, complete.clone()] };
     let (s, k, o) = (scope.clone(), key.clone(), operation_id.clone());
     let release = proto::ReleaseRequest { scope: s, key: k, operation_id: o, fencing_token: 1 };
     let (s, k, o) = (scope.clone(), key.clone(), operation_id.clone());
@@ -96,6 +103,8 @@ async fn scope_is_judged_by_every_rpc() {
     let verdicts = [
         verdict(client.reclaim(with_token(reclaim, token)).await),
         verdict(client.complete(with_token(complete, token)).await),
+        verdict(client.reserve_many(with_token(reserve_many, token)).await),
+        verdict(client.complete_many(with_token(complete_many, token)).await),
         verdict(client.release(with_token(release, token)).await),
         verdict(client.abandon(with_token(abandon, token)).await),
         verdict(client.renew(with_token(renew, token)).await),
@@ -108,6 +117,8 @@ async fn scope_is_judged_by_every_rpc() {
     for (row, verdict) in verdicts.into_iter().enumerate() {
         assert_eq!(verdict, (Code::PermissionDenied, "SCOPE_NOT_GRANTED".to_owned()), "row {row}");
     }
+    let nothing_done = proto::GetRequest { scope: "rest/a".to_owned(), key: "granted".to_owned() };
+    assert_eq!(verdict(client.get(with_token(nothing_done, token)).await).0, Code::NotFound);
     server.stop().await;
 }
 

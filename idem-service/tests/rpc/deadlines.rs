@@ -35,10 +35,20 @@ impl Calls {
     async fn prepare(server: &Server) -> Self {
         let client = server.client();
         let mut held = Vec::new();
-        for key in ["complete", "release", "abandon", "renew", "reclaim", "resolve", "reserve"] {
+        for key in [
+            "complete",
+            "release",
+            "abandon",
+            "renew",
+            "reclaim",
+            "resolve",
+            "reserve",
+            "reserve many",
+            "complete many",
+        ] {
             held.push(grant(&client, key).await);
         }
-        for (key, at) in [("reclaim", 4), ("reserve", 6)] {
+        for (key, at) in [("reclaim", 4), ("reserve", 6), ("reserve many", 7)] {
             let proto::Granted { operation_id, fencing_token, .. } = held[at].clone();
             let (scope, key) = (SCOPE.to_owned(), key.to_owned());
             let released = proto::ReleaseRequest {
@@ -48,7 +58,7 @@ impl Calls {
                 fencing_token,
             };
             let abandoned = proto::AbandonRequest { scope, key: key.clone(), operation_id, fencing_token };
-            if key == "reserve" {
+            if key.starts_with("reserve") {
                 client.clone().release(released).await.unwrap();
             } else {
                 client.clone().abandon(abandoned).await.unwrap();
@@ -58,7 +68,13 @@ impl Calls {
             (SCOPE.to_owned(), key.to_owned(), held[at].operation_id.clone(), held[at].fencing_token)
         };
         let (scope, key, operation_id, fencing_token) = names(0, "complete");
-        let complete = proto::CompleteRequest { scope, key, operation_id, fencing_token, response: Some(stored(201)) };
+        let response = Some(stored(201));
+        let complete =
+            proto::CompleteRequest { scope, key, operation_id, fencing_token, response, ..Default::default() };
+        let (scope, key, operation_id, fencing_token) = names(8, "complete many");
+        let item = proto::CompleteRequest { scope, key, operation_id, fencing_token, ..complete.clone() };
+        let complete_many = proto::CompleteManyRequest { items: vec![item] };
+        let reserve_many = proto::ReserveManyRequest { items: vec![reserve_request("reserve many")] };
         let (scope, key, operation_id, fencing_token) = names(1, "release");
         let release = proto::ReleaseRequest { scope, key, operation_id, fencing_token };
         let (scope, key, operation_id, fencing_token) = names(2, "abandon");
@@ -81,6 +97,8 @@ impl Calls {
                 RawCall::new("/idem.v1.IdempotencyService/Reserve", &reserve_request("reserve")),
                 RawCall::new("/idem.v1.IdempotencyService/Reclaim", &reclaim),
                 RawCall::new("/idem.v1.IdempotencyService/Complete", &complete),
+                RawCall::new("/idem.v1.IdempotencyService/ReserveMany", &reserve_many),
+                RawCall::new("/idem.v1.IdempotencyService/CompleteMany", &complete_many),
                 RawCall::new("/idem.v1.IdempotencyService/Release", &release),
                 RawCall::new("/idem.v1.IdempotencyService/Abandon", &abandon),
                 RawCall::new("/idem.v1.IdempotencyService/Renew", &renew),

@@ -112,6 +112,7 @@ async fn complete_names_the_part_of_the_response_that_is_out_of_bounds() {
             operation_id: held.operation_id.clone(),
             fencing_token: held.fencing_token,
             response,
+            ..Default::default()
         };
         let refused = server.client().complete(request).await.unwrap_err();
         assert_invalid(&refused, &[field], field);
@@ -186,6 +187,7 @@ async fn messages_around_four_mib_are_refused_with_what_to_do_and_the_connection
             operation_id: held.operation_id.clone(),
             fencing_token: held.fencing_token,
             response: Some(proto::StoredResponse { body: vec![b'x'; size].into(), ..stored(201) }),
+            ..Default::default()
         };
         let mut client = client.clone();
         async move { client.complete(request).await }

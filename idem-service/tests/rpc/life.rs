@@ -155,6 +155,7 @@ async fn stored_body_of_one_mebibyte_makes_the_round_trip() {
         operation_id: held.operation_id,
         fencing_token: held.fencing_token,
         response: Some(proto::StoredResponse { body: body.clone().into(), ..stored(200) }),
+        ..Default::default()
     };
     client.clone().complete(request).await.unwrap();
     let Reserved::Replay(replay) = reserve(&client, "k").await else { panic!("a completed key replays") };

@@ -59,6 +59,8 @@ async fn calls_are_refused_in_time_while_postgres_is_away_and_served_when_it_is_
 
     // One attempt, made again and again: what was held back on the way may still arrive when the way is open again.
     let fresh = reserve_request("fresh");
+    let items: Vec<_> = (0..50).map(|n| reserve_request(&format!("fresh {n}"))).collect();
+    let many = proto::ReserveManyRequest { items };
     for mode in [Mode::Down, Mode::Silent] {
         proxy.set(mode).await;
         let (refused, took) = timed(reserve_within(&client, &fresh, None)).await;
@@ -75,6 +77,8 @@ async fn calls_are_refused_in_time_while_postgres_is_away_and_served_when_it_is_
         let (refusals, got, listed) =
             tokio::join!(commands, get(&client, "held"), admin.list(proto::ListRequest::default()));
         refusals.into_iter().for_each(|refused| assert_unavailable(&refused.unwrap_err()));
+        let many = client.clone().reserve_many(many.clone()).await;
+        assert_unavailable(&many.unwrap_err());
         assert_unavailable(&got.unwrap_err());
         assert_unavailable(&listed.unwrap_err());
         until_health(&server, "idem.v1.IdempotencyService", ServingStatus::NotServing).await;
@@ -89,6 +93,12 @@ async fn calls_are_refused_in_time_while_postgres_is_away_and_served_when_it_is_
     assert_eq!(finish(&client, Command::Complete, "held", &held).await, "completed");
     let Outcome::Granted(fresh) = send(&client, fresh).await else { panic!("its own attempt is not granted") };
     assert_eq!((fresh.attempts, fresh.fencing_token), (1, 1));
+    for outcome in client.clone().reserve_many(many).await.unwrap().into_inner().outcomes {
+        let Some(Outcome::Granted(fresh)) = outcome.outcome else {
+            panic!("its own attempt is not granted: {outcome:?}")
+        };
+        assert_eq!((fresh.attempts, fresh.fencing_token), (1, 1));
+    }
     server.stop().await;
 }
 
@@ -107,5 +117,15 @@ async fn lost_reply_of_a_postgres_commit_is_met_again_inside_the_same_call() {
     assert_eq!(finish(&client, Command::Complete, "k", &held).await, "completed");
     assert!(proxy.has_swallowed());
     assert_eq!(get(&client, "k").await.unwrap().state(), proto::State::Completed);
+
+    // The commit of a batch.
+    let items: Vec<_> = (0..100).map(|n| reserve_request(&format!("item {n}"))).collect();
+    proxy.swallow_next_reply();
+    let answer = client.clone().reserve_many(proto::ReserveManyRequest { items }).await.unwrap().into_inner();
+    assert!(proxy.has_swallowed());
+    for outcome in answer.outcomes {
+        let Some(Outcome::Granted(held)) = outcome.outcome else { panic!("{outcome:?}") };
+        assert_eq!((held.fencing_token, held.attempts), (1, 1));
+    }
     server.stop().await;
 }

@@ -78,7 +78,8 @@ pub async fn carry_out(
     Ok(match command {
         Command::Complete => {
             let response = Some(stored(201));
-            let request = proto::CompleteRequest { scope, key, operation_id, fencing_token, response };
+            let request =
+                proto::CompleteRequest { scope, key, operation_id, fencing_token, response, ..Default::default() };
             match client.complete(request).await?.into_inner().outcome.unwrap() {
                 complete_response::Outcome::Completed(completed) => {
                     assert!(completed.expires_at.is_some());

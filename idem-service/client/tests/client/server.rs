@@ -27,7 +27,13 @@ pub enum Reply {
     Refuse(Status),
     /// Never answers.
     Hang,
+    /// Answers with this message once the door is opened.
+    Held(oneshot::Receiver<()>, Box<dyn Any + Send>),
+    /// Looks at the message.
+    Judged(Judge),
 }
+
+type Judge = Box<dyn FnOnce(&dyn Any) -> Result<Box<dyn Any + Send>, Status> + Send>;
 
 /// The script, and what came.
 #[derive(Clone, Default)]
@@ -103,12 +109,18 @@ impl Fake {
         A: 'static,
     {
         let (metadata, _, message) = request.into_parts();
-        self.calls.lock().unwrap().push(Call { rpc, metadata, message: Arc::new(message) });
+        let message = Arc::new(message);
+        self.calls.lock().unwrap().push(Call { rpc, metadata, message: message.clone() });
         let reply = self.script.lock().unwrap().pop_front();
         match reply.unwrap_or_else(|| panic!("nothing is scripted for {rpc}")) {
             Reply::With(message) => Ok(Response::new(*message.downcast().unwrap())),
             Reply::Refuse(status) => Err(status),
             Reply::Hang => std::future::pending().await,
+            Reply::Held(door, answer) => {
+                let _ = door.await;
+                Ok(Response::new(*answer.downcast().unwrap()))
+            }
+            Reply::Judged(judge) => Ok(Response::new(*judge(&*message)?.downcast().unwrap())),
         }
     }
 }
@@ -132,6 +144,20 @@ impl Running {
 impl IdempotencyService for Fake {
     async fn reserve(&self, it: Request<proto::ReserveRequest>) -> Result<Response<proto::ReserveResponse>, Status> {
         self.reply("Reserve", it).await
+    }
+
+    async fn reserve_many(
+        &self,
+        it: Request<proto::ReserveManyRequest>,
+    ) -> Result<Response<proto::ReserveManyResponse>, Status> {
+        self.reply("ReserveMany", it).await
+    }
+
+    async fn complete_many(
+        &self,
+        it: Request<proto::CompleteManyRequest>,
+    ) -> Result<Response<proto::CompleteManyResponse>, Status> {
+        self.reply("CompleteMany", it).await
     }
 
     async fn reclaim(&self, it: Request<proto::ReclaimRequest>) -> Result<Response<proto::ReclaimResponse>, Status> {
