@@ -147,3 +147,30 @@ fn refused(refusal: &Refusal) -> &'static str {
         Refusal::Engine(EngineError::Store(StoreError::Broken(_))) => "store_broken",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use chassis::trace::{current_trace_id, current_traceparent};
+
+    use super::*;
+
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    async fn trace_of_item(traced: Option<&str>, carrier: Option<&str>) -> String {
+        let traced = traced.and_then(Parent::from_traceparent);
+        let work = async { Ok((current_trace_id(), "granted")) };
+        item("reserve", "reserve key", (traced, carrier), work).await.unwrap_or_default()
+    }
+
+    #[tokio::test]
+    async fn an_item_is_in_the_trace_of_whoever_asked_for_it_and_otherwise_in_that_of_its_call() {
+        let _telemetry = chassis::telemetry::init("test");
+        let carrying = async {
+            let (carrier, trace_id) = (current_traceparent(), current_trace_id());
+            assert_eq!(trace_of_item(Some(TRACE), carrier.as_deref()).await, "4bf92f3577b34da6a3ce929d0e0e4736");
+            assert_eq!(trace_of_item(None, carrier.as_deref()).await, trace_id);
+            assert_eq!(trace_of_item(Some("nonsense"), carrier.as_deref()).await, trace_id);
+        };
+        carrying.instrument(info_span!("rpc")).await;
+    }
+}
