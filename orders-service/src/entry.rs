@@ -6,11 +6,11 @@ use crate::{
     error::OrdersError,
     operation_id::{Grant, Tenant},
     outcome::{Answer, Kind, Label},
-    store::operations::{self, Identity, Kept},
+    store::operations::{self, Identity, Kept, Operation},
 };
 
 /// Who asks for a mutation, and under which grant.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     /// On whose behalf.
     pub tenant: Tenant,
@@ -37,17 +37,22 @@ pub enum Entry {
 pub async fn enter(tx: &mut Tx<'_>, call: &Call) -> Result<Entry, OrdersError> {
     let Some(grant) = call.grant else { return Ok(Entry::Act) };
     let operation = operations::raise(tx, grant).await?;
-    let identity = Identity { tenant: call.tenant.as_str().to_owned(), kind: call.kind, request: call.request.clone() };
-    match operation.identity {
+    let identity = call.identity();
+    match &operation.identity {
         None => operations::identify(tx, grant.operation, &identity).await?,
-        Some(known) if known == identity => {}
+        Some(known) if *known == identity => {}
         Some(_) => return Err(OrdersError::OperationReused),
     }
-    Ok(match operation.kept {
+    Ok(at(operation, grant))
+}
+
+/// What a grant is to do with its operation, once its token is raised.
+pub fn at(operation: Operation, grant: Grant) -> Entry {
+    match operation.kept {
         Some(kept) if kept.label == Label::Final || kept.token == grant.token => Entry::Answered(kept.answer(grant)),
         _ if operation.begun == Some(grant.token) => Entry::Running,
         _ => Entry::Act,
-    })
+    }
 }
 
 /// Keeps the answer of a call that acted. A repeat of its token is given the same.
@@ -58,6 +63,13 @@ pub async fn leave(tx: &mut Tx<'_>, call: &Call, answer: Answer) -> Result<Answe
         return Err(OrdersError::Corrupt("an operation moved while it was locked"));
     }
     Ok(answer)
+}
+
+impl Call {
+    /// What the operation id of this call stands for.
+    pub fn identity(&self) -> Identity {
+        Identity { tenant: self.tenant.as_str().to_owned(), kind: self.kind, request: self.request.clone() }
+    }
 }
 
 impl Kept {

@@ -1,11 +1,14 @@
 //! What can go wrong in a use case. Expected refusals are answers, not errors.
 
+use std::sync::Arc;
+
 use database::DatabaseError;
+use lane::{Failure, Lost};
 
 use crate::wire::Unreadable;
 
 /// Why a use case gave no answer.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum OrdersError {
     /// The store failed, or cannot be reached.
     #[error("the store failed")]
@@ -37,4 +40,25 @@ pub enum OrdersError {
     /// Seats are counted as held whose holds are over: they are swept, then the work runs again. Never leaves the crate.
     #[error("holds that are over are in the way")]
     HoldsOver(String),
+    /// The task that carried this call together with others came to nothing.
+    #[error("the work that was shared with other calls came to nothing")]
+    Lost(#[from] Lost),
+}
+
+impl Failure for OrdersError {
+    fn is_of_one(&self) -> bool {
+        match self {
+            Self::Database(error) => !error.is_transient(),
+            Self::Corrupt(_) | Self::Unreadable(_) | Self::Lost(Lost::Panicked) => true,
+            _ => false,
+        }
+    }
+
+    fn share(shared: &Arc<Self>) -> Self {
+        Self::clone(shared)
+    }
+
+    fn lost(how: Lost) -> Self {
+        how.into()
+    }
 }

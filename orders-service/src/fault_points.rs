@@ -15,6 +15,7 @@ mod later;
 mod purchases;
 mod rounds;
 mod stage;
+mod together;
 mod upkeep;
 
 /// The acquirer that does what a test says, shared with the tests over gRPC.
@@ -65,6 +66,8 @@ scenarios! {
     purchases::an_order_is_placed and postgres;
     purchases::an_order_finds_nothing_left;
     purchases::an_order_takes_seats_whose_hold_is_over;
+    together::three_orders_are_placed_together and postgres;
+    together::odd_orders_are_placed_together and postgres;
     purchases::a_payment_is_approved and postgres;
     purchases::a_payment_is_declined;
     purchases::a_payment_is_refused_while_another_is_open;

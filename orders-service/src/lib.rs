@@ -30,6 +30,7 @@ use crate::{
 };
 
 pub mod acquirer;
+mod allotment;
 mod background;
 mod cancel_order;
 mod catalogue;
@@ -49,6 +50,7 @@ mod pay;
 pub mod payment;
 mod payment_link;
 mod place_order;
+mod place_orders;
 mod refund;
 mod request;
 mod resolve;

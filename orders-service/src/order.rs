@@ -4,6 +4,7 @@ use crate::{
     money::Money,
     operation_id::{OrderId, PaymentId, TicketId},
     outcome::RefusalReason,
+    place_order::PlaceOrder,
     timestamp::Timestamp,
 };
 
@@ -149,6 +150,27 @@ impl OrderStatus {
             (Self::Paid, true) => TicketStatus::Used,
             (Self::Cancelled | Self::Expired | Self::RefundPending | Self::Refunded, _) => TicketStatus::Void,
         }
+    }
+}
+
+impl Order {
+    /// A new order whose seats are held: one ticket a seat, in the sequence of the items.
+    pub fn placed(
+        ask: &PlaceOrder,
+        items: Vec<Item>,
+        total: Money,
+        created_at: Timestamp,
+        hold_expires_at: Timestamp,
+    ) -> Self {
+        let types = items.iter().flat_map(|item| std::iter::repeat_n(&item.ticket_type, item.quantity as usize));
+        let status = OrderStatus::Pending;
+        let ticket = |(ticket_type, position): (&String, u32)| Ticket {
+            id: ask.order.ticket(position),
+            ticket_type: ticket_type.clone(),
+            status: status.ticket(false),
+        };
+        let (id, venue, tickets) = (ask.order, ask.venue.clone(), types.zip(0u32..).map(ticket).collect());
+        Self { id, status, venue, items, tickets, total, created_at, hold_expires_at }
     }
 }
 

@@ -1,21 +1,32 @@
 //! Placing an order: seats are held, prices frozen, tickets named.
+//!
+//! Orders that wait are placed together ([`place_orders`](crate::place_orders)); each is told its own fate.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use database::Tx;
+use chassis::deadline::Deadline;
+use database::{Database, DatabaseError};
+use fault_point::fault_point;
+use futures::future::join_all;
+use lane::{Failure as _, Lane, Load};
+use tracing::{Instrument as _, Span};
 
 use crate::{
-    entry::{self, Call, Entry},
+    entry::Call,
     error::OrdersError,
-    money::Money,
     operation_id::OrderId,
-    order::{Item, Order, OrderStatus, Ticket},
-    outcome::{Answer, Outcome, Refusal, RefusalReason},
-    shop::Shop,
-    stock::{Seats, TicketType},
-    store::{orders, ticket_types},
-    timestamp::Timestamp,
+    outcome::{Answer, Outcome},
+    place_orders::{self, Fate},
+    shop::{SWEEPS_MAX, Settings, Shop, within},
+    stock::Seats,
 };
+
+/// What is placed in one transaction at most: the bytes of the load are seats here. Enough to make its statements cheap, few enough to
+/// hold a hot ticket type only for a moment.
+const LOAD: Load = Load { questions: 128, bytes: 2500 };
+
+/// Transactions at a time on Postgres: while one waits for its commit, the next reaches the ticket types.
+const FLIGHTS: usize = 2;
 
 /// An order to place. Always keyed: its id follows from the operation.
 #[derive(Clone, Debug)]
@@ -30,109 +41,139 @@ pub struct PlaceOrder {
     pub seats: Vec<Seats>,
 }
 
+/// An order that waits to be placed.
+#[derive(Clone)]
+pub(crate) struct Waiting {
+    pub(crate) ask: Arc<PlaceOrder>,
+    pub(crate) deadline: Option<Deadline>,
+    span: Span,
+}
+
+/// Where orders wait for each other.
+pub(crate) type Orders = Lane<Waiting, Fate, OrdersError>;
+
 impl Shop {
-    /// Holds the seats of an order for `--hold-ttl`, all or none.
-    pub async fn place_order(&self, ask: PlaceOrder) -> Result<Answer, OrdersError> {
-        let (ask, hold_ttl) = (Arc::new(ask), self.settings.hold_ttl);
-        let answer = self
-            .act("place order", move |tx| {
-                let ask = Arc::clone(&ask);
-                Box::pin(async move { place(tx, &ask, hold_ttl).await })
-            })
-            .await?;
+    /// Holds the seats of an order for `--hold-ttl`, all or none, by its deadline.
+    pub async fn place_order(&self, ask: PlaceOrder, deadline: Option<Deadline>) -> Result<Answer, OrdersError> {
+        self.place(Waiting::new(ask, deadline), None).await
+    }
+
+    /// Places orders that came together, so that they need not find each other; each has its own answer, and its own deadline.
+    pub(crate) async fn place_orders(&self, orders: Vec<Waiting>) -> Vec<Result<Answer, OrdersError>> {
+        let loads = loads(orders).into_iter().map(|load| self.place_load(load));
+        join_all(loads).await.into_iter().flatten().collect()
+    }
+
+    async fn place_load(&self, load: Vec<Waiting>) -> Vec<Result<Answer, OrdersError>> {
+        match within(last_deadline(&load), self.carry(load.clone())).await {
+            Ok(fates) => {
+                let ends = load.into_iter().zip(fates).map(|(waiting, fate)| self.place(waiting, Some(fate)));
+                join_all(ends).await
+            }
+            // Of one that is not known: each is asked for alone.
+            Err(error) if error.is_of_one() => {
+                join_all(load.into_iter().map(|waiting| self.place(waiting, None))).await
+            }
+            Err(error) => load.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
+    /// Places one order, of which something may be known already, by its deadline.
+    async fn place(&self, waiting: Waiting, fate: Option<Fate>) -> Result<Answer, OrdersError> {
+        let answer = match fate {
+            // What is answered is answered, however late it has become.
+            Some(Fate::Answered(answer)) => answer,
+            fate => within(waiting.deadline, self.follow(&waiting, fate)).await?,
+        };
         if let (Some(Outcome::Order(_)), false) = (&answer.outcome, answer.is_replay) {
             metrics::counter!("orders_placed_total").increment(1);
         }
         Ok(answer)
     }
+
+    /// Lets an order come again until it has its answer.
+    async fn follow(&self, waiting: &Waiting, mut fate: Option<Fate>) -> Result<Answer, OrdersError> {
+        let mut sweeps = 0;
+        while sweeps < SWEEPS_MAX {
+            match fate.take() {
+                Some(Fate::Answered(answer)) => return Ok(answer),
+                Some(Fate::Failed(error)) => return Err(error),
+                Some(Fate::HoldsOver(ticket_type)) => {
+                    sweeps += 1;
+                    self.sweep_type(&ticket_type).await?;
+                }
+                // Each time one call of the operation gets its answer, so its turn comes.
+                Some(Fate::Again) | None => {}
+            }
+            fate = self.carry(vec![waiting.clone()]).await?.pop();
+        }
+        Err(DatabaseError::Conflict.into())
+    }
+
+    async fn carry(&self, orders: Vec<Waiting>) -> Result<Vec<Fate>, OrdersError> {
+        fault_point!("place order: line up" => Err(DatabaseError::Conflict.into()));
+        let fates = self.orders.carry(orders).await?;
+        fault_point!("place order: placed" => Err(DatabaseError::CommitUnknown.into()));
+        Ok(fates)
+    }
 }
 
-async fn place(tx: &mut Tx<'_>, ask: &PlaceOrder, hold_ttl: Duration) -> Result<Answer, OrdersError> {
-    match entry::enter(tx, &ask.call).await? {
-        Entry::Act => {}
-        Entry::Answered(answer) => return Ok(answer),
-        Entry::Running => return Err(OrdersError::Corrupt("a transaction without steps was seen running")),
-    }
-    let answer = match hold(tx, ask, hold_ttl).await? {
-        Ok(order) => Answer::done(Outcome::Order(order)),
-        Err(refusal) => Answer::refused(refusal),
+/// The lane of a shop over this store.
+pub(crate) fn lane(store: &Database, settings: &Settings) -> Orders {
+    let flights = match store {
+        Database::Postgres(_) => FLIGHTS,
+        // One transaction at a time is all there is.
+        Database::Sqlite(_) => 1,
     };
-    entry::leave(tx, &ask.call, answer).await
+    let (store, hold_ttl) = (store.clone(), settings.hold_ttl);
+    Lane::new(flights, LOAD, Waiting::seats, move |orders: Vec<Waiting>| {
+        let store = store.clone();
+        Box::pin(async move {
+            let (span, last) = (trip_span(&orders), last_deadline(&orders));
+            // Whoever waits here is answered at its own deadline; after the last of them nobody waits, and it is rolled back.
+            within(last, place_orders::place(&store, orders, hold_ttl)).instrument(span).await
+        })
+    })
 }
 
-async fn hold(tx: &mut Tx<'_>, ask: &PlaceOrder, ttl: Duration) -> Result<Result<Order, Refusal>, OrdersError> {
-    // Sorted, so that two orders of the same types wait for each other in one direction only.
-    let wanted: BTreeMap<&str, u32> = ask.seats.iter().map(|s| (s.ticket_type.as_str(), s.quantity)).collect();
-    if wanted.len() < ask.seats.len() {
-        return Ok(Err(RefusalReason::Invalid.because("a ticket type is listed twice")));
-    }
-    let mut types = BTreeMap::new();
-    for id in wanted.keys() {
-        match ticket_types::lock(tx, id).await? {
-            Some(found) => types.insert(*id, found),
-            None => return Ok(Err(RefusalReason::NotFound.because(format!("there is no ticket type {id}")))),
-        };
-    }
-    let (items, total) = match price(ask, &types) {
-        Ok(priced) => priced,
-        Err(refusal) => return Ok(Err(refusal)),
-    };
-    for (id, quantity) in &wanted {
-        let found = &types[id];
-        if found.capacity - found.sold - found.held < i64::from(*quantity) {
-            ticket_types::sweep_first(tx, id).await?;
-            return Ok(Err(RefusalReason::SoldOut.plain()));
+/// Parts of these orders, in their sequence, each of which may travel together.
+fn loads(orders: Vec<Waiting>) -> Vec<Vec<Waiting>> {
+    let (mut loads, mut seats) = (Vec::<Vec<Waiting>>::new(), 0);
+    for waiting in orders {
+        seats += waiting.seats();
+        match loads.last_mut() {
+            Some(load) if load.len() < LOAD.questions && seats <= LOAD.bytes => load.push(waiting),
+            _ => {
+                seats = waiting.seats();
+                loads.push(vec![waiting]);
+            }
         }
     }
-    for (id, quantity) in &wanted {
-        ticket_types::hold(tx, id, *quantity).await?;
-    }
-    let created_at = Timestamp(tx.now());
-    let order = Order {
-        id: ask.order,
-        status: OrderStatus::Pending,
-        venue: ask.venue.clone(),
-        tickets: tickets(ask),
-        items,
-        total,
-        created_at,
-        hold_expires_at: created_at.plus(ttl),
-    };
-    orders::insert(tx, ask.call.tenant.as_str(), &order).await?;
-    Ok(Ok(order))
+    loads
 }
 
-/// The items at today's prices and their sum, or why they do not go together.
-fn price(ask: &PlaceOrder, types: &BTreeMap<&str, TicketType>) -> Result<(Vec<Item>, Money), Refusal> {
-    let mut items = Vec::with_capacity(ask.seats.len());
-    let mut total: Option<Money> = None;
-    for Seats { ticket_type, quantity } in &ask.seats {
-        let found = &types[ticket_type.as_str()];
-        if found.venue != ask.venue {
-            return Err(RefusalReason::Invalid.because(format!("ticket type {ticket_type} is of another venue")));
-        }
-        let sum = total.get_or_insert_with(|| Money { amount: 0, currency: found.price.currency.clone() });
-        if sum.currency != found.price.currency {
-            return Err(RefusalReason::Invalid.because("the ticket types are priced in different currencies"));
-        }
-        let price = i64::from(*quantity).checked_mul(found.price.amount);
-        sum.amount = price
-            .and_then(|price| sum.amount.checked_add(price))
-            .ok_or_else(|| RefusalReason::Invalid.because("the total is too large"))?;
-        items.push(Item { ticket_type: ticket_type.clone(), quantity: *quantity, unit_price: found.price.clone() });
+impl Waiting {
+    /// An order asked for in the current span.
+    pub(crate) fn new(ask: PlaceOrder, deadline: Option<Deadline>) -> Self {
+        Self { ask: Arc::new(ask), deadline, span: Span::current() }
     }
-    let total = total.ok_or_else(|| RefusalReason::Invalid.because("an order has at least one item"))?;
-    Ok((items, total))
+
+    fn seats(&self) -> usize {
+        self.ask.seats.iter().map(|seats| seats.quantity as usize).sum()
+    }
 }
 
-/// One ticket a seat, in the sequence of the items.
-fn tickets(ask: &PlaceOrder) -> Vec<Ticket> {
-    let types = ask.seats.iter().flat_map(|seats| std::iter::repeat_n(&seats.ticket_type, seats.quantity as usize));
-    let status = OrderStatus::Pending.ticket(false);
-    let ticket = |(ticket_type, position): (&String, u32)| Ticket {
-        id: ask.order.ticket(position),
-        ticket_type: ticket_type.clone(),
-        status,
-    };
-    types.zip(0u32..).map(ticket).collect()
+/// In the trace of the first, and linked from those of the others.
+fn trip_span(orders: &[Waiting]) -> Span {
+    let first = orders.first().map(|waiting| &waiting.span);
+    let span = tracing::debug_span!(parent: first.and_then(Span::id), "place orders", orders = orders.len());
+    for waiting in orders.iter().skip(1) {
+        span.follows_from(waiting.span.id());
+    }
+    span
+}
+
+/// The deadline after which nobody of these waits.
+fn last_deadline(orders: &[Waiting]) -> Option<Deadline> {
+    orders.iter().map(|waiting| waiting.deadline).collect::<Option<Vec<_>>>()?.into_iter().max()
 }

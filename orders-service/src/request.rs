@@ -21,6 +21,8 @@ const NAME_MAX: usize = 100;
 const TITLE_MAX: usize = 200;
 /// Items of an order, and seats of an item.
 const COUNT_MAX: usize = 50;
+/// Orders in one call.
+const ITEMS_MAX: usize = 500;
 
 /// A field that is out of bounds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,6 +81,14 @@ pub fn place_order(mut request: proto::PlaceOrderRequest) -> Checked<PlaceOrder>
         order: grant.operation.order(),
         call,
     })
+}
+
+/// Checks how many orders come at once; each is checked by itself.
+pub fn place_orders(request: proto::PlaceOrdersRequest) -> Checked<Vec<proto::PlaceOrdersItem>> {
+    if !(1..=ITEMS_MAX).contains(&request.items.len()) {
+        return Err(violation("items", "must be 1 to 500 items"));
+    }
+    Ok(request.items)
 }
 
 /// Checks a payment to make.

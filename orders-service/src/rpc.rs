@@ -1,5 +1,7 @@
 //! The gRPC service: checks, grants, and then the work in a task of its own, so that a caller who goes away changes nothing.
 
+mod many;
+
 use std::future::Future;
 
 use chassis::{deadline::Deadline, service_auth::Caller, tasks::Tasks};
@@ -107,8 +109,18 @@ impl OrdersService for Rpc {
         let ask = checked(request::place_order(request))?;
         may_call(&caller, &ask.call)?;
         let shop = self.shop.clone();
-        let answer = self.transacted("place order", deadline, async move { shop.place_order(ask).await }).await?;
+        let answer = self.detached("place order", async move { shop.place_order(ask, deadline).await }).await?;
         Ok(Response::new(proto::PlaceOrderResponse { answer: Some(wire::answer(Kind::PlaceOrder, &answer)) }))
+    }
+
+    async fn place_orders(
+        &self,
+        request: Request<proto::PlaceOrdersRequest>,
+    ) -> Result<Response<proto::PlaceOrdersResponse>, Status> {
+        let (caller, deadline, request) = opened(request);
+        let items = checked(request::place_orders(request))?;
+        let outcomes = many::place(&self.shop, &self.tasks, &caller, deadline, items).await;
+        Ok(Response::new(proto::PlaceOrdersResponse { outcomes }))
     }
 
     async fn get_order(

@@ -9,11 +9,12 @@ use tokio::sync::Notify;
 use crate::{
     acquirer::{Acquirer, road::Road},
     error::OrdersError,
+    place_order::{self, Orders},
 };
 
 /// How often work is begun again because holds that are over were in its way. Each round sweeps them first, so only a flood of holds
 /// lapsing at this very moment can use them up.
-const SWEEPS_MAX: u32 = 32;
+pub(crate) const SWEEPS_MAX: u32 = 32;
 
 /// What is left for writing down what the acquirer said: a fifth of the time, at most this.
 const WRITING: Duration = Duration::from_millis(500);
@@ -39,12 +40,16 @@ pub struct Shop {
     pub(crate) settings: Arc<Settings>,
     /// Wakes the refund outbox after a commit that put something into it.
     pub(crate) refund_ordered: Arc<Notify>,
+    /// Where orders to be placed wait for each other.
+    pub(crate) orders: Orders,
 }
 
 impl Shop {
     /// Opens the shop over a store and an acquirer.
     pub fn new(store: Database, acquirer: Arc<dyn Acquirer>, settings: Settings) -> Self {
-        Self { store, acquirer: Road::to(acquirer), settings: Arc::new(settings), refund_ordered: Arc::default() }
+        let orders = place_order::lane(&store, &settings);
+        let (acquirer, settings) = (Road::to(acquirer), Arc::new(settings));
+        Self { store, acquirer, settings, refund_ordered: Arc::default(), orders }
     }
 
     /// Runs `work` as one transaction, sweeping holds that are over when it says that they are in its way.

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, error::Error, time::Duration};
 
-use idem_proto::orders::v1::ErrorReason;
+use idem_proto::orders::v1::{self as proto, ErrorReason};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
@@ -10,6 +10,9 @@ use crate::{error::OrdersError, request::Violation};
 
 /// The domain of every `ErrorInfo`.
 pub const DOMAIN: &str = "orders";
+
+/// What keeps the reasons apart from other enum values.
+const PREFIX: &str = "ERROR_REASON_";
 
 /// When to try again while something that we depend on is away.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -47,7 +50,11 @@ pub fn from_error(error: &OrdersError) -> Status {
             ErrorReason::ScopeNotGranted,
             "the service token does not grant this tenant (scope rest/<tenant>)",
         ),
-        OrdersError::Database(_) | OrdersError::Corrupt(_) | OrdersError::Unreadable(_) | OrdersError::HoldsOver(_) => {
+        OrdersError::Database(_)
+        | OrdersError::Corrupt(_)
+        | OrdersError::Unreadable(_)
+        | OrdersError::HoldsOver(_)
+        | OrdersError::Lost(_) => {
             tracing::error!(error = cause, "a fault of this service");
             Status::internal("the orders service failed; ask what happened, then try again")
         }
@@ -66,6 +73,18 @@ pub fn from_panic() -> Status {
     Status::internal("the orders service failed; ask what happened, then try again")
 }
 
+/// What one item of several is told, as it would have been told alone.
+pub fn to_failure(status: &Status) -> proto::Failure {
+    let reason = status.get_details_error_info().map(|info| info.reason).unwrap_or_default();
+    let reason = ErrorReason::from_str_name(&format!("{PREFIX}{reason}")).unwrap_or_default();
+    proto::Failure {
+        code: status.code().into(),
+        message: status.message().to_owned(),
+        reason: reason.into(),
+        details: status.details().to_vec().into(),
+    }
+}
+
 fn unavailable(reason: ErrorReason, message: &str) -> Status {
     let mut details = ErrorDetails::with_retry_info(Some(RETRY_DELAY));
     details.set_error_info(name(reason), DOMAIN, HashMap::new());
@@ -80,5 +99,5 @@ fn refused(code: Code, reason: ErrorReason, message: impl Into<String>) -> Statu
 /// As the proto comments and the field spell it: the prefix only keeps enum values apart.
 fn name(reason: ErrorReason) -> &'static str {
     let name = reason.as_str_name();
-    name.strip_prefix("ERROR_REASON_").unwrap_or(name)
+    name.strip_prefix(PREFIX).unwrap_or(name)
 }

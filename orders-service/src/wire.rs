@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// A kept result that cannot be read back: written by a newer release, or damaged.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("the kept result cannot be read: {0}")]
 pub struct Unreadable(&'static str);
 

@@ -102,7 +102,7 @@ macro_rules! deaths {
 }
 
 deaths! {
-    orders_dies_once_the_hold_is_committed_on_postgres: Orders at "place order: committed#1" in Order;
+    orders_dies_once_the_hold_is_committed_on_postgres: Orders at "place orders: committed#1" in Order;
     orders_dies_before_the_charge_is_sent_on_postgres: Orders at "acquirer charge: send#1" in Payment;
     orders_dies_once_the_charge_is_made_on_postgres: Orders at "acquirer charge: answered#1" in Payment;
     orders_dies_before_the_settlement_commits_on_postgres: Orders at "settle payment: commit#1" in Payment;

@@ -42,6 +42,12 @@
 //! expressions. What they do not: `SUM` of `BIGINT` is `NUMERIC` in Postgres, so write `CAST(SUM(x) AS BIGINT)`;
 //! `= ANY($1)` and `GREATEST` do not exist in SQLite. A trailing `FOR UPDATE` (also with `SKIP LOCKED`) is left out on
 //! SQLite, where a transaction is alone anyway.
+//!
+//! # Many rows at once
+//!
+//! `{rows}` in the text of [`Tx::execute_rows`] and [`Tx::query_rows`] stands for any number of rows: `INSERT INTO t (a, b) {rows}`,
+//! `WITH asked (id, n) AS ({rows}) UPDATE t SET … FROM asked WHERE t.id = asked.id`, `WHERE id IN ({rows})`. On Postgres that is one
+//! statement with an array a column, so one round trip and one prepared text; SQLite runs the statement once a row.
 
 mod clock;
 mod database;
@@ -50,6 +56,7 @@ mod failure;
 mod options;
 mod postgres;
 mod row;
+mod rows;
 mod schema;
 mod sqlite;
 mod tx;

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 
 use crate::failure::Failure;
 use crate::postgres::Session;
-use crate::{DatabaseError, Row, Value, sqlite};
+use crate::{DatabaseError, Row, Value, rows, sqlite};
 
 /// A running transaction of [`Database::transact`](crate::Database::transact) or
 /// [`Database::read`](crate::Database::read).
@@ -65,6 +65,62 @@ impl Tx<'_> {
             return Err(self.fail(Failure::last(error)));
         }
         Ok(rows.pop())
+    }
+
+    /// Runs a statement that answers no rows over many: `{rows}` in its text stands for them, and `params` come before. Returns how
+    /// many rows it touched. No rows, no statement.
+    ///
+    /// SQLite runs it once a row, so what it does with one must not depend on the others.
+    pub async fn execute_rows(
+        &mut self,
+        sql: &str,
+        params: &[Value],
+        rows: &[Vec<Value>],
+    ) -> Result<u64, DatabaseError> {
+        if rows.is_empty() {
+            return Ok(0);
+        }
+        self.admit(sql)?;
+        let columns = rows::columns(sql, rows).map_err(|failure| self.fail(failure))?;
+        let done = match &mut self.engine {
+            Engine::Sqlite(connection) => {
+                let (connection, sql) = (alone(connection), rows::as_one(sql, params.len(), &columns));
+                let each = |row: &Vec<Value>| sqlite::statements::execute(connection, &sql, &[params, row].concat());
+                rows.iter().map(each).sum()
+            }
+            Engine::Postgres(session) => {
+                let sql = rows::as_arrays(sql, params.len(), &columns);
+                session.execute_rows(&sql, params, &columns, rows).await
+            }
+        };
+        done.map_err(|failure| self.fail(failure))
+    }
+
+    /// Like [`execute_rows`](Self::execute_rows), and returns the rows that the statement answers: a `SELECT`, or a write with
+    /// `RETURNING`. They come in no order that could be relied on.
+    pub async fn query_rows(
+        &mut self,
+        sql: &str,
+        params: &[Value],
+        rows: &[Vec<Value>],
+    ) -> Result<Vec<Row>, DatabaseError> {
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.admit(sql)?;
+        let columns = rows::columns(sql, rows).map_err(|failure| self.fail(failure))?;
+        let found = match &mut self.engine {
+            Engine::Sqlite(connection) => {
+                let (connection, sql) = (alone(connection), rows::as_one(sql, params.len(), &columns));
+                let each = |row: &Vec<Value>| sqlite::statements::query(connection, &sql, &[params, row].concat());
+                rows.iter().map(each).collect::<Result<Vec<_>, _>>().map(|found| found.concat())
+            }
+            Engine::Postgres(session) => {
+                let sql = rows::as_arrays(sql, params.len(), &columns);
+                session.query_rows(&sql, params, &columns, rows).await
+            }
+        };
+        found.map_err(|failure| self.fail(failure))
     }
 
     /// Refuses every statement after one has failed.

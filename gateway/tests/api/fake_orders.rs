@@ -92,6 +92,7 @@ answers! {
     put_ticket_type: PutTicketTypeRequest => PutTicketTypeResponse;
     get_ticket_type: GetTicketTypeRequest => GetTicketTypeResponse;
     place_order: PlaceOrderRequest => PlaceOrderResponse;
+    place_orders: PlaceOrdersRequest => PlaceOrdersResponse;
     get_order: GetOrderRequest => GetOrderResponse;
     pay: PayRequest => PayResponse;
     get_payment: GetPaymentRequest => GetPaymentResponse;

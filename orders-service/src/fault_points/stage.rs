@@ -96,6 +96,11 @@ impl<'b> Stage<'b> {
         self.bench.watch.arm(self.plan.clone());
     }
 
+    /// Nothing is planned to break.
+    pub fn is_unbroken(&self) -> bool {
+        self.plan.is_none()
+    }
+
     /// The shop as after a restart: nothing in memory is left from before.
     pub fn shop(&self) -> Shop {
         let settings = Settings {
@@ -130,8 +135,20 @@ impl<'b> Stage<'b> {
 
     /// The same for a key that was granted before.
     pub async fn keyed_from(&self, first: i64, operation: OperationId, kind: Kind, ask: &Ask) -> Answer {
+        let answer = survive(ask(self.shop(), grant(operation, first))).await;
+        self.go_on(first, operation, kind, ask, answer).await
+    }
+
+    /// What follows the first answer to a keyed request, or the want of one.
+    pub async fn go_on(
+        &self,
+        first: i64,
+        operation: OperationId,
+        kind: Kind,
+        ask: &Ask,
+        mut answer: Option<Result<Answer, OrdersError>>,
+    ) -> Answer {
         let mut token = first;
-        let mut answer = survive(ask(self.shop(), grant(operation, token))).await;
         for _ in 0..TRIES {
             if let Some(Ok(answer)) = answer
                 && answer.label != Label::Unknown
@@ -158,7 +175,8 @@ impl<'b> Stage<'b> {
 
     /// Notes an answer that must replay at the end.
     pub fn remember(&self, operation: OperationId, kind: Kind, ask: &Ask, answer: Answer) -> Answer {
-        if answer.label == Label::Final {
+        let is_new = |answered: &[Answered]| answered.iter().all(|it| it.operation != operation);
+        if answer.label == Label::Final && is_new(&self.answered.lock().unwrap()) {
             let outcome = answer.outcome.clone().expect("a final answer says something");
             self.answered.lock().unwrap().push(Answered { operation, kind, ask: ask.clone(), outcome });
         }
@@ -272,7 +290,17 @@ fn placing(ticket_type: &str, operation: OperationId, quantity: u32) -> Ask {
     Arc::new(move |shop, grant| {
         let (call, seats) = (call(Kind::PlaceOrder, grant), seats.clone());
         let ask = PlaceOrder { call, order: operation.order(), venue: "demo".to_owned(), seats };
-        Box::pin(async move { shop.place_order(ask).await })
+        Box::pin(async move { shop.place_order(ask, None).await })
+    })
+}
+
+/// Asks for another order under an operation that stands for one.
+pub fn placing_another(ticket_type: &str, operation: OperationId) -> Ask {
+    let seats = vec![Seats { ticket_type: ticket_type.to_owned(), quantity: 1 }];
+    Arc::new(move |shop, grant| {
+        let (call, seats) = (Call { request: b"another".to_vec(), ..call(Kind::PlaceOrder, grant) }, seats.clone());
+        let ask = PlaceOrder { call, order: operation.order(), venue: "demo".to_owned(), seats };
+        Box::pin(async move { shop.place_order(ask, None).await })
     })
 }
 

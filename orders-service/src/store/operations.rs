@@ -1,5 +1,7 @@
 //! Operations: the highest token seen, and what was answered.
 
+use std::collections::BTreeMap;
+
 use database::{Row, Tx, params};
 
 use crate::{
@@ -33,6 +35,15 @@ pub struct Identity {
     pub request: Vec<u8>,
 }
 
+/// A token to be raised.
+#[derive(Clone, Debug)]
+pub struct Raise {
+    /// Whose.
+    pub grant: Grant,
+    /// What its operation id stands for.
+    pub identity: Identity,
+}
+
 /// An answer kept beside its operation.
 #[derive(Clone, Debug)]
 pub struct Kept {
@@ -56,6 +67,21 @@ VALUES ($1, $2, $3)
    SET token = excluded.token
  WHERE operations.token <= excluded.token
 RETURNING token, tenant, kind, request, begun_token, answered_token, label, result";
+
+// The same fence for many: an operation that stands for something else is not let through either, and what it stands for is written with
+// the row. The rows are locked in the order of their ids, in which they are given.
+const RAISE_ALL: &str = "\
+-- orders.operations_raise
+INSERT INTO operations (id, token, tenant, kind, request, created_at)
+{rows}
+    ON CONFLICT (id) DO UPDATE
+   SET token = excluded.token, tenant = excluded.tenant, kind = excluded.kind, request = excluded.request
+ WHERE operations.token <= excluded.token
+   AND (operations.kind IS NULL
+        OR (operations.tenant = excluded.tenant
+            AND operations.kind = excluded.kind
+            AND operations.request = excluded.request))
+RETURNING id, token, tenant, kind, request, begun_token, answered_token, label, result";
 
 const FIND: &str = "\
 -- orders.operation_find
@@ -92,6 +118,16 @@ UPDATE operations
    AND token = $2
    AND (label IS NULL OR label <> 'final')";
 
+const KEEP_ALL: &str = "\
+-- orders.operations_keep
+  WITH kept (id, token, label, result) AS ({rows})
+UPDATE operations
+   SET answered_token = kept.token, label = kept.label, result = kept.result
+  FROM kept
+ WHERE operations.id = kept.id
+   AND operations.token = kept.token
+   AND (operations.label IS NULL OR operations.label <> 'final')";
+
 // The acquirer's word is final whoever holds the key now; it answers the token under which the payment was last sent.
 const SETTLE: &str = "\
 -- orders.operation_settle
@@ -113,6 +149,26 @@ pub async fn raise(tx: &mut Tx<'_>, grant: Grant) -> Result<Operation, OrdersErr
         Some(row) => read(&row),
         None => Err(OrdersError::StaleToken),
     }
+}
+
+/// Raises and locks many operations, given in the order of their ids, each once, and fixes what they stand for. Those that have seen a
+/// higher token, or stand for something else, are not among the answered, and are locked too.
+pub async fn raise_all(tx: &mut Tx<'_>, raises: &[Raise]) -> Result<BTreeMap<OperationId, Operation>, OrdersError> {
+    let now = tx.now();
+    let row = |raise: &Raise| {
+        let (grant, identity) = (raise.grant, &raise.identity);
+        let (kind, request) = (identity.kind.as_str(), &identity.request);
+        params![grant.operation.to_string(), grant.token.get(), &identity.tenant, kind, request, now]
+    };
+    let rows: Vec<_> = raises.iter().map(row).collect();
+    #[cfg(feature = "sabotage")]
+    let unguarded = RAISE_ALL.replace("operations.token <= excluded.token", "1 = 1");
+    #[cfg(feature = "sabotage")]
+    let raised =
+        tx.query_rows(if crate::sabotage::breaks("fence") { &unguarded } else { RAISE_ALL }, &[], &rows).await?;
+    #[cfg(not(feature = "sabotage"))]
+    let raised = tx.query_rows(RAISE_ALL, &[], &rows).await?;
+    raised.iter().map(|row| Ok((super::id(row, "id", OperationId::parse)?, read(row)?))).collect()
 }
 
 /// Reads an operation without locking it.
@@ -142,6 +198,20 @@ pub async fn keep(tx: &mut Tx<'_>, grant: Grant, kind: Kind, answer: &Answer) ->
     let result = answer.outcome.as_ref().map(|outcome| wire::encode(kind, outcome));
     let params = params![grant.operation.to_string(), grant.token.get(), answer.label.as_str(), result];
     Ok(tx.execute(KEEP, &params).await? == 1)
+}
+
+/// Keeps the answers given to locked operations, whose tokens these are and which have no final answer.
+pub async fn keep_all<'a>(
+    tx: &mut Tx<'_>,
+    kind: Kind,
+    answers: impl Iterator<Item = (Grant, &'a Answer)>,
+) -> Result<(), OrdersError> {
+    let row = |(grant, answer): (Grant, &Answer)| {
+        let result = answer.outcome.as_ref().map(|outcome| wire::encode(kind, outcome));
+        params![grant.operation.to_string(), grant.token.get(), answer.label.as_str(), result]
+    };
+    let rows: Vec<_> = answers.map(row).collect();
+    super::exactly(rows.len() as u64, tx.execute_rows(KEEP_ALL, &[], &rows).await?)
 }
 
 /// Keeps what the acquirer's word made of a payment's operation, for good.

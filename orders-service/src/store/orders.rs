@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use database::{Row, Tx, Value, params};
+use database::{Row, Tx, params};
 
 use crate::{
     error::OrdersError,
@@ -59,10 +59,20 @@ SELECT id, tenant, venue, status, total, currency, created_at, hold_expires_at, 
  WHERE id = $1
    FOR UPDATE";
 
-const INSERT: &str = "\
--- orders.order_insert
+const INSERT_ORDERS: &str = "\
+-- orders.orders_insert
 INSERT INTO orders (id, tenant, venue, status, total, currency, created_at, hold_expires_at, hold_until)
-VALUES ($1, $2, $3, 'pending', $4, $5, $6, $7, $7)";
+{rows}";
+
+const INSERT_ITEMS: &str = "\
+-- orders.order_items_insert
+INSERT INTO order_items (order_id, position, ticket_type, quantity, unit_price)
+{rows}";
+
+const INSERT_TICKETS: &str = "\
+-- orders.tickets_insert
+INSERT INTO tickets (id, order_id, position, ticket_type)
+{rows}";
 
 const ITEMS: &str = "\
 -- orders.order_items
@@ -158,9 +168,6 @@ SELECT id
 /// Orders that lapse in one transaction at most: enough to be quick, few enough to hold their ticket types only for a moment.
 pub const LAPSE_MAX: usize = 32;
 
-/// Rows in one INSERT at most. Sizes are powers of two, so that there are few statement texts to prepare.
-const ROWS_MAX: usize = 256;
-
 /// Reads an order without locking it.
 pub async fn find(tx: &mut Tx<'_>, id: OrderId) -> Result<Option<OrderRow>, OrdersError> {
     tx.query_opt(FIND, &params![id.to_string()]).await?.as_ref().map(read).transpose()
@@ -171,32 +178,24 @@ pub async fn lock(tx: &mut Tx<'_>, id: OrderId) -> Result<Option<OrderRow>, Orde
     tx.query_opt(LOCK, &params![id.to_string()]).await?.as_ref().map(read).transpose()
 }
 
-/// Writes a new pending order with its items and one ticket a seat.
-pub async fn insert(tx: &mut Tx<'_>, tenant: &str, order: &Order) -> Result<(), OrdersError> {
-    let id = order.id.to_string();
-    let params = params![
-        &id,
-        tenant,
-        &order.venue,
-        order.total.amount,
-        order.total.currency.as_str(),
-        order.created_at.0,
-        order.hold_expires_at.0,
-    ];
-    super::exactly(1, tx.execute(INSERT, &params).await?)?;
-    let items = order
-        .items
-        .iter()
-        .zip(0u32..)
-        .map(|(item, position)| params![&id, position, &item.ticket_type, item.quantity, item.unit_price.amount]);
-    let columns = "order_items (order_id, position, ticket_type, quantity, unit_price)";
-    insert_rows(tx, columns, items.collect()).await?;
-    let tickets = order
-        .tickets
-        .iter()
-        .zip(0u32..)
-        .map(|(ticket, position)| params![ticket.id.to_string(), &id, position, &ticket.ticket_type]);
-    insert_rows(tx, "tickets (id, order_id, position, ticket_type)", tickets.collect()).await
+/// Writes new orders, each of a tenant, with their items and one ticket a seat.
+pub async fn insert_all(tx: &mut Tx<'_>, placed: &[(&str, Order)]) -> Result<(), OrdersError> {
+    let (mut orders, mut items, mut tickets) = (Vec::with_capacity(placed.len()), Vec::new(), Vec::new());
+    for (tenant, order) in placed {
+        let (id, until) = (order.id.to_string(), order.hold_expires_at.0);
+        let (status, total, currency) = (order.status.as_str(), order.total.amount, order.total.currency.as_str());
+        for (item, position) in order.items.iter().zip(0u32..) {
+            items.push(params![&id, position, &item.ticket_type, item.quantity, item.unit_price.amount]);
+        }
+        for (ticket, position) in order.tickets.iter().zip(0u32..) {
+            tickets.push(params![ticket.id.to_string(), &id, position, &ticket.ticket_type]);
+        }
+        orders.push(params![id, *tenant, &order.venue, status, total, currency, order.created_at.0, until, until]);
+    }
+    for (sql, rows) in [(INSERT_ORDERS, orders), (INSERT_ITEMS, items), (INSERT_TICKETS, tickets)] {
+        super::exactly(rows.len() as u64, tx.execute_rows(sql, &[], &rows).await?)?;
+    }
+    Ok(())
 }
 
 /// Reads the whole of an order as it is now.
@@ -308,22 +307,6 @@ async fn items(tx: &mut Tx<'_>, id: OrderId) -> Result<Vec<Item>, OrdersError> {
         })
     };
     rows.iter().map(read).collect()
-}
-
-/// Inserts rows of equal width, many at a time.
-async fn insert_rows(tx: &mut Tx<'_>, columns: &str, rows: Vec<Vec<Value>>) -> Result<(), OrdersError> {
-    let mut rest = &rows[..];
-    while let Some(first) = rest.first() {
-        let size = ROWS_MAX.min(1 << rest.len().ilog2());
-        let (chunk, later) = rest.split_at(size);
-        let width = first.len();
-        let places = (0..size).map(|row| format!("({})", super::places(row * width + 1, width)));
-        let places = places.collect::<Vec<_>>().join(", ");
-        let sql = format!("-- orders.insert_rows\nINSERT INTO {columns}\nVALUES {places}");
-        super::exactly(size as u64, tx.execute(&sql, &chunk.concat()).await?)?;
-        rest = later;
-    }
-    Ok(())
 }
 
 fn read(row: &Row) -> Result<OrderRow, OrdersError> {

@@ -3,7 +3,10 @@
 //! `held` counts every pending order, also those whose hold is over until the sweeper has been there; reads leave those out, and who
 //! needs their seats sweeps them first.
 
-use std::sync::LazyLock;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::LazyLock,
+};
 
 use database::{Row, Tx, Value, params};
 
@@ -34,6 +37,15 @@ SELECT id, venue, name, price, currency, capacity, sold, held
    FOR UPDATE";
 
 // The locks are taken above the sort, so in the order of the ids.
+const LOCK_ALL: &str = "\
+-- orders.ticket_types_lock
+SELECT id, venue, name, price, currency, capacity, sold, held
+  FROM ticket_types
+ WHERE id IN ({rows})
+ ORDER BY id
+   FOR UPDATE";
+
+// The locks are taken above the sort, so in the order of the ids.
 const LOCK_OF_ORDER: &str = "\
 -- orders.ticket_types_lock_of_order
 SELECT id
@@ -55,12 +67,14 @@ UPDATE ticket_types
  WHERE id = $1
    AND sold + held <= $6";
 
-const HOLD: &str = "\
+const HOLD_ALL: &str = "\
 -- orders.stock_hold
+  WITH taken (id, quantity) AS ({rows})
 UPDATE ticket_types
-   SET held = held + $2
- WHERE id = $1
-   AND capacity - sold - held >= $2";
+   SET held = held + taken.quantity
+  FROM taken
+ WHERE ticket_types.id = taken.id
+   AND capacity - sold - held >= taken.quantity";
 
 const SELL_HELD: &str = "\
 -- orders.stock_sell_held
@@ -145,6 +159,18 @@ SELECT i.ticket_type
    AND i.ticket_type = $1
  LIMIT 1";
 
+const WITH_HOLDS_OVER: &str = "\
+-- orders.stock_with_holds_over
+  WITH short (id) AS ({rows})
+SELECT id
+  FROM short
+ WHERE EXISTS (SELECT 1
+                 FROM orders o
+                 JOIN order_items i ON i.order_id = o.id
+                WHERE o.status = 'pending'
+                  AND o.hold_until <= $1
+                  AND i.ticket_type = short.id)";
+
 /// Proof that the ticket types of an order are locked.
 #[derive(Debug)]
 pub struct LockedTypes {
@@ -209,9 +235,24 @@ pub async fn update(tx: &mut Tx<'_>, offer: &Offer) -> Result<bool, OrdersError>
     Ok(tx.execute(UPDATE, &written(offer)).await? == 1)
 }
 
-/// Holds free seats of a locked ticket type.
-pub async fn hold(tx: &mut Tx<'_>, id: &str, quantity: u32) -> Result<(), OrdersError> {
-    super::exactly(1, tx.execute(HOLD, &params![id, quantity]).await?)
+/// Locks ticket types in the order of their ids and reads their counters, swept or not. Those that do not exist are not among them.
+pub async fn lock_all(tx: &mut Tx<'_>, ids: &BTreeSet<&str>) -> Result<BTreeMap<String, TicketType>, OrdersError> {
+    let rows: Vec<_> = ids.iter().map(|id| params![*id]).collect();
+    let found = tx.query_rows(LOCK_ALL, &[], &rows).await?;
+    found.iter().map(|row| read(row).map(|found| (found.id.clone(), found))).collect()
+}
+
+/// Holds free seats of locked ticket types.
+pub async fn hold_all<'t>(tx: &mut Tx<'_>, taken: impl Iterator<Item = (&'t str, i64)>) -> Result<(), OrdersError> {
+    let rows: Vec<_> = taken.map(|(id, quantity)| params![id, quantity]).collect();
+    super::exactly(rows.len() as u64, tx.execute_rows(HOLD_ALL, &[], &rows).await?)
+}
+
+/// Those of these ticket types that have seats counted as held whose hold is over.
+pub async fn with_holds_over(tx: &mut Tx<'_>, ids: BTreeSet<&str>) -> Result<BTreeSet<String>, OrdersError> {
+    let (rows, now): (Vec<_>, _) = (ids.into_iter().map(|id| params![id]).collect(), params![tx.now()]);
+    let over = tx.query_rows(WITH_HOLDS_OVER, &now, &rows).await?;
+    over.iter().map(|row| Ok(row.get("id")?)).collect()
 }
 
 /// Moves all seats of an order at once.

@@ -15,6 +15,7 @@ mod resolving;
 mod sandbox;
 mod script;
 mod stock;
+mod together;
 mod webhooks;
 mod world;
 

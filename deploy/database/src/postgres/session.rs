@@ -16,7 +16,7 @@ use super::failure::is_definite;
 use super::values::{self, Typed};
 use crate::error::chain;
 use crate::failure::{Class, Failure};
-use crate::{DatabaseError, Row, Value};
+use crate::{DatabaseError, Kind, Row, Value};
 
 /// A connection to the primary, out of the pool. It goes back when dropped, in whatever state; a lease sees to that.
 pub(crate) struct Session {
@@ -73,11 +73,40 @@ impl Session {
 
     /// Runs a statement without rows; returns how many rows it touched.
     pub(crate) async fn execute(&self, sql: &str, params: &[Value]) -> Result<u64, Failure> {
-        let params = values::typed(params);
+        self.execute_typed(sql, &values::typed(params)).await
+    }
+
+    /// Runs a statement without rows over an array a column, which come after the parameters.
+    pub(crate) async fn execute_rows(
+        &self,
+        sql: &str,
+        params: &[Value],
+        columns: &[Kind],
+        rows: &[Vec<Value>],
+    ) -> Result<u64, Failure> {
+        let arrays = values::arrays(columns, rows);
+        let params = values::typed(params).into_iter().chain(values::typed_arrays(&arrays)).collect::<Vec<_>>();
+        self.execute_typed(sql, &params).await
+    }
+
+    /// Like [`execute_rows`](Self::execute_rows), and collects the rows of its answer.
+    pub(crate) async fn query_rows(
+        &self,
+        sql: &str,
+        params: &[Value],
+        columns: &[Kind],
+        rows: &[Vec<Value>],
+    ) -> Result<Vec<Row>, Failure> {
+        let arrays = values::arrays(columns, rows);
+        let params = values::typed(params).into_iter().chain(values::typed_arrays(&arrays)).collect::<Vec<_>>();
+        values::rows(&self.query_typed(Stake::Nothing, sql, &params).await?)
+    }
+
+    async fn execute_typed(&self, sql: &str, params: &[Typed<'_>]) -> Result<u64, Failure> {
         if self.settings.is_pooled {
-            return self.bounded(Stake::Nothing, self.client.execute_typed(sql, &params)).await;
+            return self.bounded(Stake::Nothing, self.client.execute_typed(sql, params)).await;
         }
-        let statement = self.prepared(sql, &params).await?;
+        let statement = self.prepared(sql, params).await?;
         let bare = params.iter().map(|(param, _)| *param);
         self.bounded(Stake::Nothing, self.client.execute_raw(&statement, bare)).await
     }

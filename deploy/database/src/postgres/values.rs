@@ -18,6 +18,24 @@ pub(super) fn typed(params: &[Value]) -> Vec<Typed<'_>> {
     params.iter().map(|value| (value as &(dyn ToSql + Sync), column_type(value.kind()))).collect()
 }
 
+/// An array of the values of one column.
+pub(super) struct Array<'r> {
+    kind: Kind,
+    values: Vec<&'r Value>,
+}
+
+/// Rows turned into columns.
+pub(super) fn arrays<'r>(columns: &[Kind], rows: &'r [Vec<Value>]) -> Vec<Array<'r>> {
+    let array =
+        |(place, kind): (usize, &Kind)| Array { kind: *kind, values: rows.iter().map(|row| &row[place]).collect() };
+    columns.iter().enumerate().map(array).collect()
+}
+
+/// Arrays with their types.
+pub(super) fn typed_arrays<'a>(arrays: &'a [Array<'_>]) -> impl Iterator<Item = Typed<'a>> {
+    arrays.iter().map(|array| (&array.values as &(dyn ToSql + Sync), array_type(array.kind)))
+}
+
 /// The rows of an answer.
 pub(super) fn rows(rows: &[tokio_postgres::Row]) -> Result<Vec<Row>, Failure> {
     let Some(first) = rows.first() else { return Ok(Vec::new()) };
@@ -35,6 +53,14 @@ fn column_type(kind: Kind) -> Type {
         Kind::Text => Type::TEXT,
         Kind::Int => Type::INT8,
         Kind::Bytes => Type::BYTEA,
+    }
+}
+
+fn array_type(kind: Kind) -> Type {
+    match kind {
+        Kind::Text => Type::TEXT_ARRAY,
+        Kind::Int => Type::INT8_ARRAY,
+        Kind::Bytes => Type::BYTEA_ARRAY,
     }
 }
 

@@ -7,5 +7,6 @@ mod migrating;
 mod postgres;
 mod postgres_faults;
 mod proxy;
+mod rows;
 mod sqlite;
 mod store;
