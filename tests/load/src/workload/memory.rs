@@ -1,0 +1,80 @@
+//! How much memory each service takes, idle and with thousands of requests under way.
+
+use std::{sync::Mutex, time::Duration};
+
+use tokio::time::sleep;
+
+use super::{latency::enough, payments::pay_over};
+use crate::{
+    bar::{Bar, Report},
+    bench::Bench,
+    compare::{Rounds, Spread},
+    generator::pace::{Pace, Plan},
+    say,
+    stage::{
+        machine::{allow_files, resident},
+        system::{System, Wanted},
+    },
+};
+
+/// Requests under way.
+const IN_FLIGHT: usize = 5_000;
+/// The acquirer takes so long, by its method: until the last has come, the first is still under way.
+const METHOD: &str = "pm_slow_8000";
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+const MEGABYTE: f64 = 1_000_000.0;
+
+/// Payments that take their time, each on a connection of its own.
+pub async fn run(bench: &mut Bench) -> anyhow::Result<Report> {
+    // Both ends of every connection, and room.
+    allow_files(4 * IN_FLIGHT as u64)?;
+    let system = System::start(&mut bench.stage, &Wanted::one("memory")).await?;
+    sleep(Duration::from_secs(2)).await;
+    let idle = sizes(&system)?;
+    system.offer("hot", 1).await?;
+    let ids = enough(bench, &system, IN_FLIGHT).await?;
+    ids.lock().expect("nobody panics while holding ids").truncate(IN_FLIGHT);
+    // Each caller pays one order and is done.
+    let plan = Plan { pace: Pace::Closed, warm_up: Duration::ZERO, length: Duration::from_secs(60) };
+    let paying = pay_over(IN_FLIGHT, system.gateway(), ids, METHOD, plan, 0.0);
+    let most = Mutex::new(idle.clone());
+    let watching = async {
+        loop {
+            sleep(LOOK_EVERY).await;
+            let now = sizes(&system).unwrap_or_default();
+            let mut most = most.lock().expect("nobody panics while holding sizes");
+            for ((_, most), (_, now)) in most.iter_mut().zip(now) {
+                *most = f64::max(*most, now);
+            }
+        }
+    };
+    let paid = tokio::select! {
+        paid = paying => paid?.checked()?,
+        () = watching => unreachable!("it watches for ever"),
+    };
+    say::progress(&format!("{IN_FLIGHT} payments at once: {}", paid.line()));
+    let most = most.into_inner().expect("nobody panics while holding sizes");
+    let mut bars = Vec::new();
+    for (name, bytes) in &idle {
+        bars.push(Bar::at_most(format!("memory, idle: {name}"), one(*bytes), "MB", 40.0));
+    }
+    for (name, bytes) in &most {
+        bars.push(Bar::at_most(format!("memory, {IN_FLIGHT} requests in flight: {name}"), one(*bytes), "MB", 150.0));
+    }
+    let sides = vec![Rounds { name: format!("{IN_FLIGHT} payments at once"), each: vec![paid] }];
+    Ok(Report { workload: "memory", bars, sides })
+}
+
+fn sizes(system: &System) -> anyhow::Result<Vec<(String, f64)>> {
+    system
+        .services()
+        .map(|program| {
+            let name = program.name().trim_start_matches("memory-").trim_end_matches("-0").to_owned();
+            Ok((name, resident(program.pid())? as f64 / MEGABYTE))
+        })
+        .collect()
+}
+
+fn one(value: f64) -> Spread {
+    Spread::of(&[value])
+}
