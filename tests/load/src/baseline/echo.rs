@@ -14,13 +14,12 @@ use clap::Args;
 use futures::future::BoxFuture;
 use idem_proto::idem::v1 as proto;
 use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{
     Request, Response, Status,
     body::Body,
     codegen::{Service, http},
     server::{Grpc, NamedService, UnaryService},
-    transport::Server,
+    transport::{Server, server::TcpIncoming},
 };
 
 /// A unary echo.
@@ -44,8 +43,9 @@ impl Echo {
     pub(super) async fn serve(self) -> anyhow::Result<()> {
         let listener = TcpListener::bind(self.listen).await?;
         let service = Always(answer(self.answer_bytes));
-        let server = Server::builder().tcp_nodelay(true).add_service(service);
-        let serving = server.serve_with_incoming(TcpListenerStream::new(listener));
+        // Without it answers wait for the acknowledgement of those before them, forty milliseconds.
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let serving = Server::builder().add_service(service).serve_with_incoming(incoming);
         Tasks::new().spawn("echo", serving);
         Ok(())
     }

@@ -15,8 +15,8 @@ use crate::{
     },
 };
 
-/// What was under way comes to its end, and vacuum has its turn.
-const QUIET: Duration = Duration::from_secs(10);
+/// What was under way comes to its end, vacuum has its turn, and Postgres notes after a checkpoint that nothing runs.
+const QUIET: Duration = Duration::from_secs(20);
 const LENGTH: Duration = Duration::from_secs(20);
 
 /// Right after it was busy, as every system is that sleeps.
@@ -24,8 +24,8 @@ pub async fn run(bench: &mut Bench) -> anyhow::Result<Report> {
     let system = System::start(&mut bench.stage, &Wanted::one("idle")).await?;
     system.offer("hot", 1).await?;
     orders(bench, &system, Spreading::Hot, bench.probe(), None).await?.checked()?;
-    sleep(QUIET).await;
     bench.postgres().checkpoint().await?;
+    sleep(QUIET).await;
     let (mut shares, mut written) = (Vec::new(), Vec::new());
     for _ in 0..if bench.settings.quick { 1 } else { 3 } {
         let (used, position) = (used(&system)?, bench.postgres().log_position().await?);

@@ -1,6 +1,6 @@
 //! Answers that were given before: over REST through the gateway, and over gRPC.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::ensure;
 use uuid::Uuid;
@@ -25,6 +25,9 @@ use crate::{
 
 /// Answers of each session, sent for in turn: a thousand or so in all, as of buyers whose first request timed out just now.
 const KEYS: u64 = 16;
+
+/// How long it may take to make them.
+const PREPARING: Duration = Duration::from_secs(60);
 
 /// The same requests again and again.
 struct Repeats {
@@ -58,7 +61,7 @@ pub async fn rest(bench: &mut Bench) -> anyhow::Result<Report> {
     let (_echo, echo) = bench.serve("echo", &[("--answer-bytes", &length)]).await?;
     let (_hop, hop) = bench.serve("hop", &[("--echo", &format!("http://{echo}"))]).await?;
     let run = Uuid::new_v4();
-    let prepared = repeat(bench, system.gateway(), bench.preparing(bench.settings.length()), run, (KEYS, Some(false)));
+    let prepared = repeat(bench, system.gateway(), bench.preparing(PREPARING), run, (KEYS, Some(false)));
     let prepared = prepared.await?.checked()?.count;
     ensure!(prepared == KEYS * bench.settings.connections as u64, "only {prepared} answers to replay");
     bench.postgres().checkpoint().await?;
@@ -83,7 +86,7 @@ pub async fn grpc(bench: &mut Bench) -> anyhow::Result<Report> {
     let (_service, idem) = start_idem(&mut bench.stage, "replays-grpc", &store, &[]).await?;
     let (_echo, echo) = bench.serve("echo", &[("--answer-bytes", &ANSWER_BYTES.to_string())]).await?;
     let once: Naming = Arc::new(|session, number| (number < KEYS).then(|| format!("done-{session}-{number}")));
-    let prepared = named_pairs(bench, idem, bench.preparing(bench.settings.length()), once).await?.checked()?.count;
+    let prepared = named_pairs(bench, idem, bench.preparing(PREPARING), once).await?.checked()?.count;
     ensure!(prepared == KEYS * bench.settings.connections as u64, "only {prepared} answers to replay");
     bench.postgres().checkpoint().await?;
     let again: Naming = Arc::new(|session, number| Some(format!("done-{session}-{}", number % KEYS)));
