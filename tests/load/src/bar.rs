@@ -4,7 +4,10 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::compare::{Rounds, Spread};
+use crate::{
+    compare::{Rounds, Spread},
+    workload::Workload,
+};
 
 /// One promise.
 #[derive(Clone, Debug)]
@@ -32,11 +35,13 @@ pub enum Required {
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The name of the workload.
-    pub workload: &'static str,
+    pub workload: String,
     /// Its promises.
     pub bars: Vec<Bar>,
     /// All that was measured for them.
     pub sides: Vec<Rounds>,
+    /// Why there is no result.
+    pub failure: Option<String>,
 }
 
 // === impl Bar ===
@@ -84,6 +89,19 @@ impl Bar {
 // === impl Report ===
 
 impl Report {
+    /// A result.
+    pub fn new(workload: &str, bars: Vec<Bar>, sides: Vec<Rounds>) -> Self {
+        Self { workload: workload.to_owned(), bars, sides, failure: None }
+    }
+
+    /// A workload that came to nothing: one bar, not met.
+    pub fn failed(workload: Workload, error: &anyhow::Error) -> Self {
+        let name = workload.name();
+        let nothing = Spread { middle: f64::NAN, min: f64::NAN, max: f64::NAN };
+        let bar = Bar::times(format!("{name} did not come to an end"), nothing, 1.0);
+        Self { failure: Some(format!("{name}: {error:#}")), ..Self::new(&name, vec![bar], Vec::new()) }
+    }
+
     /// For `--json`.
     pub fn to_json(&self) -> Value {
         let side = |side: &Rounds| {
@@ -91,7 +109,7 @@ impl Report {
             json!({"name": side.name, "rounds": each})
         };
         let bars: Vec<Value> = self.bars.iter().map(Bar::to_json).collect();
-        json!({"workload": self.workload, "bars": bars, "sides": self.sides.iter().map(side).collect::<Vec<_>>()})
+        json!({"workload": self.workload, "failure": self.failure, "bars": bars, "sides": self.sides.iter().map(side).collect::<Vec<_>>()})
     }
 }
 

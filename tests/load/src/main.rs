@@ -55,7 +55,8 @@ async fn measure(workloads: &[Workload], settings: Settings) -> anyhow::Result<(
     let mut bench = Bench::new(settings)?;
     let mut reports = Vec::new();
     for workload in workloads {
-        let report = workload.run(&mut bench).await?;
+        // One that fails is a bar that is missed; the others are worth knowing all the same.
+        let report = workload.run(&mut bench).await.unwrap_or_else(|error| Report::failed(*workload, &error));
         if is_open {
             report.sides.iter().for_each(|side| say::result(&side.latencies()));
         } else {
@@ -68,13 +69,18 @@ async fn measure(workloads: &[Workload], settings: Settings) -> anyhow::Result<(
     if let Some(file) = json {
         write_json(&file, &reports.iter().map(Report::to_json).collect())?;
     }
-    if is_open { Ok(()) } else { conclude(&reports) }
+    conclude(&reports, is_open)
 }
 
-fn conclude(reports: &[Report]) -> anyhow::Result<()> {
+fn conclude(reports: &[Report], is_open: bool) -> anyhow::Result<()> {
     let bars: Vec<&Bar> = reports.iter().flat_map(|report| &report.bars).collect();
-    if reports.len() > 1 {
+    if reports.len() > 1 && !is_open {
         say::result(&bar::table(&bars));
+    }
+    let failed: Vec<&str> = reports.iter().filter_map(|report| report.failure.as_deref()).collect();
+    ensure!(failed.is_empty(), "{}", failed.join("; "));
+    if is_open {
+        return Ok(());
     }
     let missed = bars.iter().filter(|bar| !bar.is_met()).count();
     ensure!(missed == 0, "{missed} of {} bars missed", bars.len());

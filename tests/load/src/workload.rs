@@ -56,6 +56,11 @@ impl Workload {
         Self::value_variants()
     }
 
+    /// As on the command line.
+    pub fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
     /// Measures it.
     pub async fn run(self, bench: &mut Bench) -> anyhow::Result<Report> {
         match self {

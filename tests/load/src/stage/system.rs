@@ -27,6 +27,10 @@ pub struct Wanted {
     pub replicas: usize,
     /// More flags for each idempotency service.
     pub idem_flags: Vec<String>,
+    /// More flags for each gateway.
+    pub gateway_flags: Vec<String>,
+    /// More flags for the orders service.
+    pub orders_flags: Vec<String>,
 }
 
 /// The running product. Ended when dropped.
@@ -48,7 +52,7 @@ pub struct System {
 impl Wanted {
     /// One of each.
     pub fn one(name: &'static str) -> Self {
-        Self { name, replicas: 1, idem_flags: Vec::new() }
+        Self { name, replicas: 1, idem_flags: Vec::new(), gateway_flags: Vec::new(), orders_flags: Vec::new() }
     }
 }
 
@@ -85,23 +89,25 @@ impl System {
             programs.push(start(stage, &format!("{name}-idem-{number}"), "idem-service", &flags, idem).await?);
             idems.push(idem);
         }
-        let orders_flags = flags(&[
+        let mut orders_flags = flags(&[
             ("--listen", &orders.to_string()),
             ("--admin-listen", &stage.address()?.to_string()),
             ("--store", &orders_store),
             ("--acquirer-url", &format!("http://{sandbox}")),
             ("--webhook-secret", "whsec_load"),
         ]);
+        orders_flags.extend(wanted.orders_flags.iter().cloned());
         programs.push(start(stage, &format!("{name}-orders"), "orders-service", &orders_flags, orders).await?);
         for (number, idem) in idems.iter().enumerate() {
             let gateway = if number == 0 { first } else { stage.address()? };
-            let flags = flags(&[
+            let mut flags = flags(&[
                 ("--listen", &gateway.to_string()),
                 ("--admin-listen", &stage.address()?.to_string()),
                 ("--idem-endpoint", &format!("http://{idem}")),
                 ("--orders-endpoint", &format!("http://{orders}")),
                 ("--api-keys", &keys.display().to_string()),
             ]);
+            flags.extend(wanted.gateway_flags.iter().cloned());
             programs.push(start(stage, &format!("{name}-gateway-{number}"), "gateway", &flags, gateway).await?);
             if number > 0 {
                 gateways.push(gateway);

@@ -38,7 +38,7 @@ pub async fn run(bench: &mut Bench) -> anyhow::Result<Report> {
         Bar::at_most("processor time of all services, asleep", Spread::of(&shares), "% of a core", 0.5),
         Bar::at_most("written by Postgres in 20 s, asleep", Spread::of(&written), "bytes", 0.0),
     ];
-    Ok(Report { workload: "idle", bars, sides: Vec::new() })
+    Ok(Report::new("idle", bars, Vec::new()))
 }
 
 fn used(system: &System) -> anyhow::Result<Duration> {

@@ -88,7 +88,7 @@ pub async fn run(bench: &mut Bench) -> anyhow::Result<Report> {
             3.0,
         ),
     ];
-    Ok(Report { workload: "latency", bars, sides })
+    Ok(Report::new("latency", bars, sides))
 }
 
 async fn confirms(bench: &Bench, system: &System, orders: Ids, is_keyed: bool, plan: Plan) -> anyhow::Result<Measured> {

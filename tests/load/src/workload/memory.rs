@@ -5,7 +5,10 @@ use std::{sync::Mutex, time::Duration};
 use anyhow::ensure;
 use tokio::time::sleep;
 
-use super::{latency::enough, payments::pay_over};
+use super::{
+    latency::enough,
+    payments::{pay, pay_over, placed},
+};
 use crate::{
     bar::{Bar, Report},
     bench::Bench,
@@ -20,10 +23,10 @@ use crate::{
 
 /// Requests under way.
 const IN_FLIGHT: usize = 5_000;
-/// The acquirer takes so long, by its method: when the last comes, the first is still under way.
-const METHOD: &str = "pm_slow_10000";
-/// They come within 8.4 s: this is about memory, not about a crowd at a door.
-const ARRIVING: f64 = 600.0;
+/// They come this fast at most, and no faster than half of what the product does: this is about memory, not about a crowd at a door.
+const ARRIVING_MAX: f64 = 600.0;
+/// To find out how fast payments go.
+const PROBE: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 const MEGABYTE: f64 = 1_000_000.0;
 
@@ -31,15 +34,23 @@ const MEGABYTE: f64 = 1_000_000.0;
 pub async fn run(bench: &mut Bench) -> anyhow::Result<Report> {
     // Both ends of every connection, and room.
     allow_files(4 * IN_FLIGHT as u64)?;
-    let system = System::start(&mut bench.stage, &Wanted::one("memory")).await?;
+    let mut wanted = Wanted::one("memory");
+    // However long it takes until all are under way, none may be given up.
+    wanted.gateway_flags = words(&["--upstream-timeout", "200s", "--lease", "300s"]);
+    wanted.orders_flags = words(&["--acquirer-timeout", "190s"]);
+    let system = System::start(&mut bench.stage, &wanted).await?;
     sleep(Duration::from_secs(2)).await;
     let idle = sizes(&system)?;
     system.offer("hot", 1).await?;
     let ids = enough(bench, &system, IN_FLIGHT).await?;
     ids.lock().expect("nobody panics while holding ids").truncate(IN_FLIGHT);
-    let arriving = Duration::from_secs_f64(IN_FLIGHT as f64 / ARRIVING);
-    let plan = Plan { pace: Pace::Open(ARRIVING), warm_up: Duration::ZERO, length: arriving };
-    let paying = pay_over(IN_FLIGHT, system.gateway(), ids, METHOD, plan, 0.0);
+    let peak = pay(bench, &system, placed(bench, &system, PROBE).await?, "pm_approved", bench.preparing(PROBE)).await?;
+    let rate = (peak.checked()?.rate() / 2.0).min(ARRIVING_MAX);
+    let arriving = Duration::from_secs_f64(IN_FLIGHT as f64 / rate);
+    // When the last comes, the first is still under way.
+    let method = format!("pm_slow_{}", (arriving.mul_f64(1.2) + Duration::from_secs(2)).as_millis());
+    let plan = Plan { pace: Pace::Open(rate), warm_up: Duration::ZERO, length: arriving };
+    let paying = pay_over(IN_FLIGHT, system.gateway(), ids, &method, plan, 0.0);
     let most = Mutex::new(idle.clone());
     let watching = async {
         loop {
@@ -66,7 +77,7 @@ pub async fn run(bench: &mut Bench) -> anyhow::Result<Report> {
         bars.push(Bar::at_most(format!("memory, {IN_FLIGHT} requests in flight: {name}"), one(*bytes), "MB", 150.0));
     }
     let sides = vec![Rounds { name: format!("{IN_FLIGHT} payments at once"), each: vec![paid] }];
-    Ok(Report { workload: "memory", bars, sides })
+    Ok(Report::new("memory", bars, sides))
 }
 
 fn sizes(system: &System) -> anyhow::Result<Vec<(String, f64)>> {
@@ -77,6 +88,10 @@ fn sizes(system: &System) -> anyhow::Result<Vec<(String, f64)>> {
             Ok((name, resident(program.pid())? as f64 / MEGABYTE))
         })
         .collect()
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 fn one(value: f64) -> Spread {

@@ -38,7 +38,7 @@ pub async fn hot(bench: &mut Bench) -> anyhow::Result<Report> {
         Bar::times("orders, one hot ticket type, against (b)", ratio(&sides[0], &sides[1]), 6.0),
         Bar::times("orders, one hot ticket type, against (e)", ratio(&sides[0], &sides[2]), 1.5),
     ];
-    Ok(Report { workload: "orders-hot", bars, sides })
+    Ok(Report::new("orders-hot", bars, sides))
 }
 
 /// A thousand types.
@@ -54,7 +54,7 @@ pub async fn spread(bench: &mut Bench) -> anyhow::Result<Report> {
     ];
     let sides = alternate(bench.settings.rounds(), sides).await?;
     let bars = vec![Bar::times("orders, 1,000 ticket types, against (e)", ratio(&sides[0], &sides[1]), 1.5)];
-    Ok(Report { workload: "orders-spread", bars, sides })
+    Ok(Report::new("orders-spread", bars, sides))
 }
 
 /// Which types are wanted.

@@ -33,7 +33,7 @@ pub async fn run(bench: &mut Bench) -> anyhow::Result<Report> {
         Bar::times(format!("pairs on Postgres, against (a) at {clients} clients"), ratio(&sides[0], &sides[2]), 3.0),
         Bar::times(format!("pairs on SQLite, against (a) at {clients} clients"), ratio(&sides[1], &sides[2]), 2.0),
     ];
-    Ok(Report { workload: "pairs", bars, sides })
+    Ok(Report::new("pairs", bars, sides))
 }
 
 async fn best_clients(bench: &Bench, rows: &str) -> anyhow::Result<usize> {

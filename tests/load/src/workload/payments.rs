@@ -39,7 +39,7 @@ pub async fn run(bench: &mut Bench) -> anyhow::Result<Report> {
     ];
     let sides = alternate(bench.settings.rounds(), sides).await?;
     let bars = vec![Bar::times("payments with an instant acquirer, against (e)", ratio(&sides[0], &sides[1]), 1.0)];
-    Ok(Report { workload: "payments", bars, sides })
+    Ok(Report::new("payments", bars, sides))
 }
 
 /// Orders that nobody has paid, as many as are placed in so long.
@@ -50,13 +50,7 @@ pub async fn placed(bench: &Bench, system: &System, length: std::time::Duration)
 }
 
 /// Pays them, one after the other, until none is left or the time is over.
-pub async fn pay(
-    bench: &Bench,
-    system: &System,
-    orders: Ids,
-    method: &'static str,
-    plan: Plan,
-) -> anyhow::Result<Measured> {
+pub async fn pay(bench: &Bench, system: &System, orders: Ids, method: &str, plan: Plan) -> anyhow::Result<Measured> {
     pay_over(bench.settings.connections, system.gateway(), orders, method, plan, bench.settings.retries).await
 }
 
@@ -65,10 +59,11 @@ pub async fn pay_over(
     connections: usize,
     gateway: SocketAddr,
     orders: Ids,
-    method: &'static str,
+    method: &str,
     plan: Plan,
     retries: f64,
 ) -> anyhow::Result<Measured> {
+    let method = method.to_owned();
     let body: Body = Arc::new(move |_| {
         let order = orders.lock().expect("nobody panics while holding ids").pop()?;
         Some(json!({"orderId": order, "paymentMethod": method}).to_string())

@@ -71,7 +71,7 @@ pub async fn run(bench: &mut Bench) -> anyhow::Result<Report> {
     let ratios: Vec<f64> = p99_with.iter().map(|p99| p99 / middle).collect();
     let what = format!("p99 of fresh orders while {count} expired keys are purged");
     let bars = vec![Bar::at_most(what, Spread::of(&ratios), "×", 1.3)];
-    Ok(Report { workload: "purge", bars, sides: vec![with, without] })
+    Ok(Report::new("purge", bars, vec![with, without]))
 }
 
 async fn turn(bench: &Bench, system: &System, name: &str, rate: f64) -> anyhow::Result<Measured> {

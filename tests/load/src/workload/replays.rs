@@ -77,7 +77,7 @@ pub async fn rest(bench: &mut Bench) -> anyhow::Result<Report> {
         Bar::times("replay over REST, against (c)", ratio(&sides[0], &sides[1]), 0.7),
         Bar::times("replay over REST, against (d)", ratio(&sides[0], &sides[2]), 2.0),
     ];
-    Ok(Report { workload: "replay-rest", bars, sides })
+    Ok(Report::new("replay-rest", bars, sides))
 }
 
 /// Over gRPC.
@@ -97,7 +97,7 @@ pub async fn grpc(bench: &mut Bench) -> anyhow::Result<Report> {
     ];
     let sides = alternate(bench.settings.rounds(), sides).await?;
     let bars = vec![Bar::times("replay over gRPC, against (f)", ratio(&sides[0], &sides[1]), 1.0)];
-    Ok(Report { workload: "replay-grpc", bars, sides })
+    Ok(Report::new("replay-grpc", bars, sides))
 }
 
 async fn repeat(

@@ -53,7 +53,7 @@ pub async fn run(bench: &mut Bench) -> anyhow::Result<Report> {
         ),
         Bar::times(format!("replays, {millions} million keys against 10 thousand"), ratio(&sides[2], &sides[3]), 0.9),
     ];
-    Ok(Report { workload: "table-size", bars, sides })
+    Ok(Report::new("table-size", bars, sides))
 }
 
 async fn start(bench: &mut Bench, database: &'static str, count: u64) -> anyhow::Result<(Program, SocketAddr)> {

@@ -47,7 +47,7 @@ pub async fn run(bench: &mut Bench) -> anyhow::Result<Report> {
         Bar::at_most("the last of 50 waiters after completion, same replica", last(&same), "ms", 50.0),
         Bar::at_most("the last of 50 waiters after completion, another replica", last(&other), "ms", 500.0),
     ];
-    Ok(Report { workload: "waiters", bars, sides: vec![same, other] })
+    Ok(Report::new("waiters", bars, vec![same, other]))
 }
 
 /// How long after the original's answer each waiter had it, at the first gateway and at the second.
