@@ -1,6 +1,9 @@
 //! What a key costs a single request: at a tenth of the highest rate, with a key and without.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use anyhow::Context;
 use uuid::Uuid;
@@ -60,11 +63,7 @@ pub async fn run(bench: &mut Bench) -> anyhow::Result<Report> {
     let orders = enough(bench, system, needed * turns).await?;
     bench.postgres().checkpoint().await?;
     let turn = move |is_keyed: bool, orders: Ids| async move {
-        let own: Ids = Arc::default();
-        let mut all = orders.lock().expect("nobody panics while holding ids");
-        let rest = all.len().checked_sub(needed).context("too few orders")?;
-        own.lock().expect("nobody panics while holding ids").extend(all.drain(rest..));
-        drop(all);
+        let own = taken(&orders, needed)?;
         confirms(bench, system, own, is_keyed, bench.open_loop(rate)).await
     };
     let orders = &orders;
@@ -95,6 +94,13 @@ async fn confirms(bench: &Bench, system: &System, orders: Ids, is_keyed: bool, p
     let label = if is_keyed { "keyed" } else { "unkeyed" };
     let make = move |_| Confirms { orders: orders.clone(), is_keyed };
     over_http(label, bench.settings.connections, plan, system.gateway(), make).await
+}
+
+/// So many of them, for one turn.
+fn taken(orders: &Ids, count: usize) -> anyhow::Result<Ids> {
+    let mut all = orders.lock().expect("nobody panics while holding ids");
+    let rest = all.len().checked_sub(count).context("too few orders")?;
+    Ok(Arc::new(Mutex::new(all.split_off(rest))))
 }
 
 /// At least so many orders that nobody has paid.
