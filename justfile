@@ -30,6 +30,14 @@ fuzz cases="100000":
 faults *args:
     cargo build --workspace --bins && cargo run -p faults -- {{args}}
 
+# The product beside what it is compared with: `just load run orders-hot`, `just load curve --svg curve.svg`
+load *args:
+    cargo build --release --workspace --bins && target/release/load {{args}}
+
+# Every promise about speed, in about ten minutes; `just bars --full` thoroughly
+bars *args:
+    cargo build --release --workspace --bins && target/release/load bars {{args}}
+
 # Breaks promises on purpose, and sees whether the campaign of faults notices
 sabotage *names:
     tests/sabotage {{names}}

@@ -1,0 +1,75 @@
+//! What processes take of the machine, and how fast its disk is.
+
+use std::{fs::OpenOptions, io::Write as _, path::Path, process::Command, time::Duration};
+
+use anyhow::{Context, ensure};
+use tokio::time::Instant;
+
+/// Memory of a process that is in use now, in bytes.
+pub fn resident(pid: u32) -> anyhow::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).context("the status of a process")?;
+    resident_of(&status).context("a status without VmRSS")
+}
+
+fn resident_of(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
+}
+
+/// How much processor time a process has used so far.
+pub fn processor_time(pid: u32) -> anyhow::Result<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).context("the times of a process")?;
+    // Linux counts in hundredths of a second here, on every machine that these programs are built for.
+    Ok(Duration::from_millis(10 * ticks_of(&stat).context("a process without times")?))
+}
+
+/// User and system time. The name may hold anything, so what follows is counted from its end.
+fn ticks_of(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let mut fields = rest.split(' ').skip(11);
+    Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
+}
+
+/// Lets this process, and those that it starts from now on, have so many files open.
+pub fn allow_files(count: u64) -> anyhow::Result<()> {
+    let status = Command::new("prlimit")
+        .args(["--pid", &std::process::id().to_string(), &format!("--nofile={count}:{count}")])
+        .status()
+        .context("prlimit does not start")?;
+    ensure!(status.success(), "no {count} files may be open here");
+    Ok(())
+}
+
+/// The median time that writing a page durably takes, in `directory`.
+pub fn durable_write(directory: &Path) -> anyhow::Result<Duration> {
+    let path = directory.join("durable");
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(&path).context("a file")?;
+    let mut times = Vec::new();
+    for _ in 0..200 {
+        let from = Instant::now();
+        file.write_all(&[7; 8192])?;
+        file.sync_data()?;
+        times.push(from.elapsed());
+    }
+    std::fs::remove_file(&path)?;
+    times.sort();
+    Ok(times[times.len() / 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_behind_a_name_with_spaces_and_brackets_are_found() {
+        let stat = "42 (a) b (c) S 1 42 42 0 -1 4194304 100 0 0 0 17 5 0 0 20 0 3 0 100 0 0";
+        assert_eq!(ticks_of(stat), Some(22));
+        assert_eq!(resident_of("Name:\tx\nVmRSS:\t   2048 kB\n"), Some(2 * 1024 * 1024));
+    }
+
+    #[test]
+    fn this_process_takes_memory() {
+        assert!(resident(std::process::id()).unwrap() > 100_000);
+        assert!(processor_time(u32::MAX).is_err());
+    }
+}
