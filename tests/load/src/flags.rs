@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{baseline::Baseline, workload::Workload};
+use crate::{baseline::Baseline, simulate::Simulate, workload::Workload};
 
 /// The benchmark: the product beside everything it is compared with, on this one machine, alternately within one run.
 ///
@@ -52,6 +52,8 @@ pub enum Command {
         #[command(flatten)]
         settings: Settings,
     },
+    /// What many machines would do, computed from what one was measured to need; starts nothing
+    Simulate(Simulate),
     /// What the product is compared with (started by the others)
     #[command(subcommand, hide = true)]
     Baseline(Baseline),

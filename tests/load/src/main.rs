@@ -18,6 +18,7 @@ mod flags;
 mod generator;
 mod picture;
 mod say;
+mod simulate;
 mod stage;
 mod workload;
 
@@ -34,6 +35,10 @@ fn main() -> ExitCode {
 async fn run(flags: Flags) -> anyhow::Result<()> {
     match flags.command {
         Command::Baseline(baseline) => baseline.run().await,
+        Command::Simulate(simulate) => {
+            say::result(&simulate.run());
+            Ok(())
+        }
         Command::Run { workloads, settings } => until_interrupted(measure(&workloads, settings)).await,
         Command::Bars { full, settings } => {
             let settings = Settings { quick: !full, ..settings };

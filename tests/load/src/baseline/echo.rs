@@ -63,6 +63,7 @@ fn answer(body_bytes: usize) -> proto::ReserveResponse {
         response: Some(response),
         completed_at: Some(std::time::SystemTime::UNIX_EPOCH.into()),
         expires_at: Some(std::time::SystemTime::UNIX_EPOCH.into()),
+        expires_in: std::time::Duration::from_secs(3600).try_into().ok(),
         trace_context: String::new(),
     };
     proto::ReserveResponse { outcome: Some(proto::reserve_response::Outcome::Replay(replay)) }
