@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 #[path = "../tests/layer/memory.rs"]
-#[allow(dead_code, reason = "the tests use the rest")]
+#[allow(dead_code, clippy::unwrap_used, reason = "it is of the tests, which use the rest of it")]
 mod memory;
 
 const ORDER: &[u8] = br#"{"venueId":"load","items":[{"ticketTypeId":"general","quantity":2}]}"#;

@@ -86,6 +86,9 @@ pub struct Settings {
     /// Expired keys that are purged
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(10_000..=10_000_000))]
     pub expired: Option<u64>,
+    /// Requests under way together in memory
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = connections)]
+    pub in_flight: usize,
     /// Where the product's binaries are; those that are not there are taken from beside this one
     #[arg(long, value_name = "DIR")]
     pub bin_dir: Option<PathBuf>,

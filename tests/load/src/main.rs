@@ -61,7 +61,10 @@ async fn measure(workloads: &[Workload], settings: Settings) -> anyhow::Result<(
     let mut reports = Vec::new();
     for workload in workloads {
         // One that fails is a bar that is missed; the others are worth knowing all the same.
-        let report = workload.run(&mut bench).await.unwrap_or_else(|error| Report::failed(*workload, &error));
+        let report = workload.run(&mut bench).await.unwrap_or_else(|error| {
+            say::progress(&format!("{}: {error:#}", workload.name()));
+            Report::failed(*workload, &error)
+        });
         if is_open {
             report.sides.iter().for_each(|side| say::result(&side.latencies()));
         } else {

@@ -142,10 +142,14 @@ fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, markup: &str) {
     let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{markup}</text>");
 }
 
-/// To 1, 2, 2.5 or 5 times a power of ten, so that a fifth of it is a number to read.
+/// To a short multiple of a power of ten, so that a fifth of it is a number to read.
 fn round_up(value: f64) -> f64 {
     let power = 10_f64.powf(value.log10().floor());
-    [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|step| step * power).find(|round| *round >= value).unwrap_or(value)
+    [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0]
+        .into_iter()
+        .map(|step| step * power)
+        .find(|round| *round >= value)
+        .unwrap_or(value)
 }
 
 fn escape(text: &str) -> String {

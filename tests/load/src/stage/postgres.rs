@@ -77,11 +77,28 @@ impl Server {
         Ok(())
     }
 
+    /// Leaves autovacuum nothing to find, in any database.
+    pub async fn vacuum_all(&self) -> anyhow::Result<()> {
+        let query = "SELECT datname::TEXT FROM pg_database WHERE datallowconn";
+        for row in self.client("postgres").await?.query(query, &[]).await? {
+            self.client(row.get(0)).await?.batch_execute("VACUUM (ANALYZE)").await?;
+        }
+        Ok(())
+    }
+
     /// How far the log of all writes is.
     pub async fn log_position(&self) -> anyhow::Result<u64> {
         let query = "SELECT (pg_current_wal_lsn() - '0/0'::pg_lsn)::BIGINT";
         let position: i64 = self.client("postgres").await?.query_one(query, &[]).await?.get(0);
         Ok(position.unsigned_abs())
+    }
+
+    /// What was written between two positions, by kind, as Postgres itself counts it.
+    pub fn log_summary(&self, from: u64, to: u64) -> anyhow::Result<String> {
+        let place = |position: u64| format!("{:X}/{:X}", position >> 32, position & 0xffff_ffff);
+        let (from, to, directory) = (place(from), place(to), format!("{}/pg_wal", self.data()));
+        self.run("pg_waldump", &["-p", &directory, "-s", &from, "-e", &to, "--stats=record"])?;
+        std::fs::read_to_string(self.home.join("pg_waldump.out")).context("what pg_waldump said")
     }
 
     /// The id of its first process.

@@ -11,7 +11,9 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use tokio::{net::TcpStream, time::sleep};
 
-/// How long it may take until a process listens.
+use crate::generator::connection::Connection;
+
+/// How long it may take until a process serves.
 const READY: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The last lines of a log are shown when something is wrong.
@@ -54,8 +56,22 @@ impl Program {
 
     /// Waits until something listens there.
     pub async fn until_listening(&mut self, address: SocketAddr) -> anyhow::Result<()> {
+        self.until(address, async || TcpStream::connect(address).await.is_ok()).await
+    }
+
+    /// Waits until it says itself, at its admin address, that it serves.
+    pub async fn until_ready(&mut self, admin: SocketAddr) -> anyhow::Result<()> {
+        let is_ready = async || {
+            let mut connection = Connection::new(admin);
+            let reply = connection.exchange(b"GET /readyz HTTP/1.1\r\nhost: load\r\n\r\n").await;
+            reply.is_ok_and(|reply| reply.status == 200)
+        };
+        self.until(admin, is_ready).await
+    }
+
+    async fn until(&mut self, address: SocketAddr, is_so: impl AsyncFn() -> bool) -> anyhow::Result<()> {
         for _ in 0..READY.as_millis() / LOOK_EVERY.as_millis() {
-            if TcpStream::connect(address).await.is_ok() {
+            if is_so().await {
                 return Ok(());
             }
             if let Some(status) = self.child.try_wait()? {
@@ -63,7 +79,7 @@ impl Program {
             }
             sleep(LOOK_EVERY).await;
         }
-        bail!("{} does not listen at {address}\n{}", self.name, self.last_words())
+        bail!("{} does not serve at {address}\n{}", self.name, self.last_words())
     }
 
     /// Waits until it has done what it does, and gives the last line that it said.

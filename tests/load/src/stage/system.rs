@@ -165,6 +165,7 @@ impl System {
     }
 }
 
+/// Waits until it says that it serves, where it has an address for that; else until it listens.
 async fn start(
     stage: &Stage,
     name: &str,
@@ -173,7 +174,10 @@ async fn start(
     listens: SocketAddr,
 ) -> anyhow::Result<Program> {
     let mut program = stage.program(name, binary, flags)?;
-    program.until_listening(listens).await?;
+    match flags.iter().position(|flag| flag == "--admin-listen").and_then(|at| flags.get(at + 1)) {
+        Some(admin) => program.until_ready(admin.parse().context("an address")?).await?,
+        None => program.until_listening(listens).await?,
+    }
     Ok(program)
 }
 

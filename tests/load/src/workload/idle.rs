@@ -9,14 +9,16 @@ use crate::{
     bar::{Bar, Report},
     bench::Bench,
     compare::Spread,
+    say,
     stage::{
         machine::processor_time,
         system::{System, Wanted},
     },
 };
 
-/// What was under way comes to its end, vacuum has its turn, and Postgres notes after a checkpoint that nothing runs.
+/// What was under way comes to its end, and Postgres notes after a checkpoint that nothing runs.
 const QUIET: Duration = Duration::from_secs(20);
+const UNTIL_TOLD: Duration = Duration::from_secs(12);
 const LENGTH: Duration = Duration::from_secs(20);
 
 /// Right after it was busy, as every system is that sleeps.
@@ -24,6 +26,9 @@ pub async fn run(bench: &mut Bench) -> anyhow::Result<Report> {
     let system = System::start(&mut bench.stage, &Wanted::one("idle")).await?;
     system.offer("hot", 1).await?;
     orders(bench, &system, Spreading::Hot, bench.probe(), None).await?.checked()?;
+    // Connections that are idle say only after a while what they have changed, and autovacuum goes by that.
+    sleep(UNTIL_TOLD).await;
+    bench.postgres().vacuum_all().await?;
     bench.postgres().checkpoint().await?;
     sleep(QUIET).await;
     let (mut shares, mut written) = (Vec::new(), Vec::new());
@@ -32,7 +37,11 @@ pub async fn run(bench: &mut Bench) -> anyhow::Result<Report> {
         sleep(LENGTH).await;
         let taken = self::used(&system)?.saturating_sub(used);
         shares.push(100.0 * taken.as_secs_f64() / LENGTH.as_secs_f64());
-        written.push((bench.postgres().log_position().await? - position) as f64);
+        let now = bench.postgres().log_position().await?;
+        written.push((now - position) as f64);
+        if now > position {
+            say::progress(&bench.postgres().log_summary(position, now)?);
+        }
     }
     let bars = vec![
         Bar::at_most("processor time of all services, asleep", Spread::of(&shares), "% of a core", 0.5),

@@ -66,6 +66,9 @@ pub async fn run(bench: &mut Bench) -> anyhow::Result<Report> {
     for _ in 0..turns {
         without.each.push(turn(bench, &system, &without.name, rate).await?);
     }
+    let database = system.idem_database.clone();
+    drop(system);
+    bench.postgres().remove(&database).await?;
     let (p99_with, p99_without) = (with.quantiles(0.99), without.quantiles(0.99));
     let middle = crate::compare::median(&p99_without);
     let ratios: Vec<f64> = p99_with.iter().map(|p99| p99 / middle).collect();
