@@ -50,7 +50,7 @@ pub struct Flags {
     /// How long to go on accepting requests after SIGTERM has failed /readyz, so that balancers look away first.
     #[arg(long, env = "GATEWAY_DRAIN_DELAY", value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub drain_delay: Duration,
-    /// Memory for answers that are given again without asking the idempotency service; 0 for none.
+    /// Memory for answers that are given again without asking the idempotency service, in MiB; 0 for none.
     #[arg(long, env = "GATEWAY_REPLAY_CACHE_MIB", value_name = "MIB", default_value_t = REPLAY_CACHE_MIB_DEFAULT)]
     pub replay_cache_mib: u32,
     /// Origins whose pages may call the API, for example https://shop.example; `*` for any.

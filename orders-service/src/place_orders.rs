@@ -57,6 +57,12 @@ pub(crate) async fn place(store: &Database, batch: Vec<Waiting>, hold_ttl: Durat
         .await
 }
 
+/// The calls that may act, by their operation: in this sequence the rows are locked.
+type Firsts<'b> = BTreeMap<OperationId, Act<'b>>;
+
+/// The place of a call, and of the first one like it.
+type Repeats = Vec<(usize, usize)>;
+
 async fn place_all(tx: &mut Tx<'_>, batch: &[Waiting], hold_ttl: Duration) -> Result<Vec<Fate>, OrdersError> {
     let mut fates: Vec<Option<Fate>> = batch.iter().map(|_| None).collect();
     let (firsts, repeats) = firsts(batch, &mut fates)?;
@@ -74,11 +80,8 @@ async fn place_all(tx: &mut Tx<'_>, batch: &[Waiting], hold_ttl: Duration) -> Re
 
 /// The first call of each operation, and the places of those that repeat one, each with its first. Any other call of the same operation
 /// is to come again.
-fn firsts<'b>(
-    batch: &'b [Waiting],
-    fates: &mut [Option<Fate>],
-) -> Result<(BTreeMap<OperationId, Act<'b>>, Vec<(usize, usize)>), OrdersError> {
-    let (mut firsts, mut repeats) = (BTreeMap::<OperationId, Act<'b>>::new(), Vec::new());
+fn firsts<'b>(batch: &'b [Waiting], fates: &mut [Option<Fate>]) -> Result<(Firsts<'b>, Repeats), OrdersError> {
+    let (mut firsts, mut repeats) = (Firsts::new(), Repeats::new());
     for (place, waiting) in batch.iter().enumerate() {
         let call = &waiting.ask.call;
         let grant = call.grant.ok_or(OrdersError::Corrupt("an order without a key"))?;
@@ -97,7 +100,7 @@ fn firsts<'b>(
 /// Raises the tokens of all operations, and returns the orders that are to act, in their sequence.
 async fn enter_all<'b>(
     tx: &mut Tx<'_>,
-    firsts: BTreeMap<OperationId, Act<'b>>,
+    firsts: Firsts<'b>,
     fates: &mut [Option<Fate>],
 ) -> Result<Vec<Act<'b>>, OrdersError> {
     let raises: Vec<Raise> =

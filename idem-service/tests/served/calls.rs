@@ -47,6 +47,14 @@ pub async fn reserve(client: &Client, key: &str) -> reserve_response::Outcome {
     send(client, reserve_request(key)).await
 }
 
+/// An outcome without how long its answer is still replayed, which every moment changes.
+pub fn without_countdown(mut outcome: Outcome) -> Outcome {
+    if let Outcome::Replay(replay) = &mut outcome {
+        assert!(replay.expires_in.take().is_some(), "it says for how long");
+    }
+    outcome
+}
+
 pub async fn grant(client: &Client, key: &str) -> proto::Granted {
     match reserve(client, key).await {
         reserve_response::Outcome::Granted(granted) => granted,
