@@ -4,23 +4,28 @@
 //! and comes back as an answer or as a [`CallError`] that says whether anything can have happened.
 
 mod gate;
+mod placing;
+#[cfg(test)]
+mod tests;
+mod wire;
 
 use chassis::{
     deadline::Deadline,
     flags::{Endpoint, Secret},
-    trace::{GrpcClientLayer, GrpcClientService},
+    trace::GrpcClientLayer,
 };
 use gate::{Gate, Gated};
 use idem_core::{FencingToken, OperationId};
 use idem_proto::orders::v1::{self as proto, orders_service_client::OrdersServiceClient};
-use std::{future::Future, time::Duration};
+use placing::Placing;
+use std::time::Duration;
 use tonic::{
-    Code, Request, Response, Status,
+    Code, Status,
     metadata::{AsciiMetadataValue, MetadataValue},
-    transport::Channel,
 };
 use tonic_types::StatusExt as _;
 use tower::Layer as _;
+use wire::Wire;
 
 /// A connection that does not come to be in this time will not: nothing was sent, so the caller may simply try again.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
@@ -35,18 +40,16 @@ const WINDOW: u32 = 1024 * 1024;
 /// How much earlier than the caller the orders service gives up, so that its answer still arrives.
 const MARGIN_MAX: Duration = Duration::from_millis(200);
 
-type Client = OrdersServiceClient<GrpcClientService<Gated<Channel>>>;
-
 /// The client: cheap to clone, every clone uses the same connection.
 #[derive(Clone)]
 pub(crate) struct Orders {
-    client: Client,
-    authorization: Option<AsciiMetadataValue>,
+    wire: Wire,
+    placing: Placing,
     timeout: Duration,
 }
 
 /// A call that brought no answer, by what can have happened.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum CallError {
     /// The call never left this process, or was refused before it did anything.
     #[error("the orders service did nothing: {}", .0.message())]
@@ -90,7 +93,8 @@ impl Orders {
             .connect_lazy();
         let client = OrdersServiceClient::new(GrpcClientLayer.layer(Gated::new(channel)));
         let client = client.max_decoding_message_size(chassis::serve::MESSAGE_MAX);
-        Ok(Self { client, authorization: token.map(authorization).transpose()?, timeout })
+        let wire = Wire { client, authorization: token.map(authorization).transpose()? };
+        Ok(Self { placing: Placing::new(wire.clone()), wire, timeout })
     }
 
     /// When a call that starts now and brings no deadline must be done.
@@ -103,26 +107,29 @@ impl Orders {
         ticket_type: proto::TicketType,
     ) -> Result<proto::PutTicketTypeResponse, CallError> {
         let message = proto::PutTicketTypeRequest { ticket_type: Some(ticket_type) };
-        self.call(message, self.deadline(), async |mut c, r| c.put_ticket_type(r).await).await
+        self.wire.call(message, self.deadline(), async |mut c, r| c.put_ticket_type(r).await).await
     }
 
     pub(crate) async fn get_ticket_type(&self, id: String) -> Result<proto::GetTicketTypeResponse, CallError> {
         let message = proto::GetTicketTypeRequest { id };
-        self.call(message, self.deadline(), async |mut c, r| c.get_ticket_type(r).await)
+        self.wire
+            .call(message, self.deadline(), async |mut c, r| c.get_ticket_type(r).await)
             .await
             .map_err(CallError::without_effect)
     }
 
     pub(crate) async fn get_order(&self, tenant: &str, id: String) -> Result<proto::GetOrderResponse, CallError> {
         let message = proto::GetOrderRequest { tenant: tenant.to_owned(), id };
-        self.call(message, self.deadline(), async |mut c, r| c.get_order(r).await)
+        self.wire
+            .call(message, self.deadline(), async |mut c, r| c.get_order(r).await)
             .await
             .map_err(CallError::without_effect)
     }
 
     pub(crate) async fn get_payment(&self, tenant: &str, id: String) -> Result<proto::GetPaymentResponse, CallError> {
         let message = proto::GetPaymentRequest { tenant: tenant.to_owned(), id };
-        self.call(message, self.deadline(), async |mut c, r| c.get_payment(r).await)
+        self.wire
+            .call(message, self.deadline(), async |mut c, r| c.get_payment(r).await)
             .await
             .map_err(CallError::without_effect)
     }
@@ -133,7 +140,8 @@ impl Orders {
         order_id: String,
     ) -> Result<proto::CreatePaymentLinkResponse, CallError> {
         let message = proto::CreatePaymentLinkRequest { tenant: tenant.to_owned(), order_id };
-        self.call(message, self.deadline(), async |mut c, r| c.create_payment_link(r).await)
+        self.wire
+            .call(message, self.deadline(), async |mut c, r| c.create_payment_link(r).await)
             .await
             .map_err(CallError::without_effect)
     }
@@ -142,7 +150,7 @@ impl Orders {
         &self,
         message: proto::HandleWebhookRequest,
     ) -> Result<proto::HandleWebhookResponse, CallError> {
-        self.call(message, self.deadline(), async |mut c, r| c.handle_webhook(r).await).await
+        self.wire.call(message, self.deadline(), async |mut c, r| c.handle_webhook(r).await).await
     }
 
     pub(crate) async fn place_order(
@@ -150,7 +158,7 @@ impl Orders {
         message: proto::PlaceOrderRequest,
         deadline: Deadline,
     ) -> Result<Option<proto::Answer>, CallError> {
-        Ok(self.call(message, deadline, async |mut c, r| c.place_order(r).await).await?.answer)
+        self.placing.place(message, deadline).await
     }
 
     pub(crate) async fn pay(
@@ -158,7 +166,7 @@ impl Orders {
         message: proto::PayRequest,
         deadline: Deadline,
     ) -> Result<Option<proto::Answer>, CallError> {
-        Ok(self.call(message, deadline, async |mut c, r| c.pay(r).await).await?.answer)
+        Ok(self.wire.call(message, deadline, async |mut c, r| c.pay(r).await).await?.answer)
     }
 
     pub(crate) async fn confirm_order(
@@ -166,7 +174,7 @@ impl Orders {
         message: proto::ConfirmOrderRequest,
         deadline: Deadline,
     ) -> Result<Option<proto::Answer>, CallError> {
-        Ok(self.call(message, deadline, async |mut c, r| c.confirm_order(r).await).await?.answer)
+        Ok(self.wire.call(message, deadline, async |mut c, r| c.confirm_order(r).await).await?.answer)
     }
 
     pub(crate) async fn cancel_order(
@@ -174,7 +182,7 @@ impl Orders {
         message: proto::CancelOrderRequest,
         deadline: Deadline,
     ) -> Result<Option<proto::Answer>, CallError> {
-        Ok(self.call(message, deadline, async |mut c, r| c.cancel_order(r).await).await?.answer)
+        Ok(self.wire.call(message, deadline, async |mut c, r| c.cancel_order(r).await).await?.answer)
     }
 
     pub(crate) async fn check_in_ticket(
@@ -182,7 +190,7 @@ impl Orders {
         message: proto::CheckInTicketRequest,
         deadline: Deadline,
     ) -> Result<Option<proto::Answer>, CallError> {
-        Ok(self.call(message, deadline, async |mut c, r| c.check_in_ticket(r).await).await?.answer)
+        Ok(self.wire.call(message, deadline, async |mut c, r| c.check_in_ticket(r).await).await?.answer)
     }
 
     /// What happened to this operation? `background` when no client waits for the answer.
@@ -195,7 +203,7 @@ impl Orders {
     ) -> Result<proto::LookupResponse, CallError> {
         let message =
             proto::LookupRequest { operation_id: operation_id.to_string(), fencing_token: token.0, background };
-        self.call(message, deadline, async |mut c, r| c.lookup(r).await).await
+        self.wire.call(message, deadline, async |mut c, r| c.lookup(r).await).await
     }
 
     /// Gives up a payment that is unknown everywhere.
@@ -206,36 +214,18 @@ impl Orders {
         deadline: Deadline,
     ) -> Result<proto::CloseResponse, CallError> {
         let message = proto::CloseRequest { operation_id: operation_id.to_string(), fencing_token: token.0 };
-        self.call(message, deadline, async |mut c, r| c.close(r).await).await
+        self.wire.call(message, deadline, async |mut c, r| c.close(r).await).await
     }
+}
 
-    /// One call from its first step to its answer, or to the word on what can have happened.
-    async fn call<M, A, F>(
-        &self,
-        message: M,
-        deadline: Deadline,
-        send: impl FnOnce(Client, Request<M>) -> F,
-    ) -> Result<A, CallError>
-    where
-        F: Future<Output = Result<Response<A>, Status>>,
-    {
-        let gate = Gate::default();
-        let mut request = Request::new(message);
-        request.extensions_mut().insert(gate.clone());
-        let remaining = deadline.remaining();
-        request.set_timeout(remaining - MARGIN_MAX.min(remaining / 10));
-        if let Some(authorization) = &self.authorization {
-            request.metadata_mut().insert("authorization", authorization.clone());
-        }
-        // The channel judges the deadline only once it is connected; a call must not wait longer for that either.
-        let answered = tokio::time::timeout_at(deadline.instant(), send(self.client.clone(), request)).await;
-        let status = match answered {
-            Ok(Ok(answer)) => return Ok(answer.into_inner()),
-            Ok(Err(status)) => status,
-            Err(_) => Status::deadline_exceeded("no answer in time"),
-        };
-        if gate.stop() { Err(CallError::NothingHappened(status)) } else { Err(CallError::from_answer(status)) }
-    }
+/// What a caller who has no answer is told: whatever has not left by now never will.
+fn unanswered(gate: &Gate, status: Status) -> CallError {
+    if gate.stop() { CallError::NothingHappened(status) } else { CallError::from_answer(status) }
+}
+
+/// What the orders service is told of the time that is left: less, so that its answer still arrives.
+fn with_margin(remaining: Duration) -> Duration {
+    remaining - MARGIN_MAX.min(remaining / 10)
 }
 
 fn authorization(token: &Secret) -> Result<AsciiMetadataValue, ServiceTokenError> {

@@ -52,7 +52,7 @@ impl Gate {
     }
 
     /// Lets the message out. False when it was stopped.
-    fn pass(&self) -> bool {
+    pub(super) fn pass(&self) -> bool {
         match self.state.compare_exchange(WAITING, TAKEN, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => true,
             Err(state) => state == TAKEN,
