@@ -46,6 +46,12 @@ struct Act<'b> {
     waiting: &'b Waiting,
 }
 
+/// In the order of the ids, in which they are locked.
+type Firsts<'b> = BTreeMap<OperationId, Act<'b>>;
+
+/// The place of a repeat, and that of the call it repeats.
+type Repeats = Vec<(usize, usize)>;
+
 /// Places orders, and says what became of each. An error concerns all of them.
 pub(crate) async fn place(store: &Database, batch: Vec<Waiting>, hold_ttl: Duration) -> Result<Vec<Fate>, OrdersError> {
     let batch: Arc<[Waiting]> = batch.into();
@@ -74,11 +80,8 @@ async fn place_all(tx: &mut Tx<'_>, batch: &[Waiting], hold_ttl: Duration) -> Re
 
 /// The first call of each operation, and the places of those that repeat one, each with its first. Any other call of the same operation
 /// is to come again.
-fn firsts<'b>(
-    batch: &'b [Waiting],
-    fates: &mut [Option<Fate>],
-) -> Result<(BTreeMap<OperationId, Act<'b>>, Vec<(usize, usize)>), OrdersError> {
-    let (mut firsts, mut repeats) = (BTreeMap::<OperationId, Act<'b>>::new(), Vec::new());
+fn firsts<'b>(batch: &'b [Waiting], fates: &mut [Option<Fate>]) -> Result<(Firsts<'b>, Repeats), OrdersError> {
+    let (mut firsts, mut repeats) = (Firsts::new(), Repeats::new());
     for (place, waiting) in batch.iter().enumerate() {
         let call = &waiting.ask.call;
         let grant = call.grant.ok_or(OrdersError::Corrupt("an order without a key"))?;
@@ -97,7 +100,7 @@ fn firsts<'b>(
 /// Raises the tokens of all operations, and returns the orders that are to act, in their sequence.
 async fn enter_all<'b>(
     tx: &mut Tx<'_>,
-    firsts: BTreeMap<OperationId, Act<'b>>,
+    firsts: Firsts<'b>,
     fates: &mut [Option<Fate>],
 ) -> Result<Vec<Act<'b>>, OrdersError> {
     let raises: Vec<Raise> =
