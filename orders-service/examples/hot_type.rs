@@ -1,5 +1,6 @@
 //! Orders a second on hot ticket types, over gRPC, callers and service in one process:
-//! `cargo run --release -p orders-service --example hot_type -- STORE CALLERS SECONDS [TYPES]`.
+//! `cargo run --release -p orders-service --example hot_type -- STORE CALLERS SECONDS [TYPES [ORDERS]]`, each caller with one order at
+//! a time, or with so many in one call.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement that cannot go on says so")]
 
 use std::{
@@ -13,8 +14,8 @@ use std::{
 use chassis::{shutdown::Shutdown, tasks::Tasks};
 use database::Clock;
 use idem_proto::orders::v1::{
-    Label, Money, Operation, PlaceOrderItem, PlaceOrderRequest, PutTicketTypeRequest, TicketType,
-    orders_service_client::OrdersServiceClient,
+    Label, Money, Operation, PlaceOrderItem, PlaceOrderRequest, PlaceOrdersItem, PlaceOrdersRequest,
+    PutTicketTypeRequest, TicketType, orders_service_client::OrdersServiceClient, place_orders_outcome::Outcome,
 };
 use orders_service::{Config, OrdersService};
 use tokio::time::Instant;
@@ -28,6 +29,7 @@ async fn main() {
     let callers: u32 = args.next().expect("CALLERS").parse().unwrap();
     let seconds: u64 = args.next().expect("SECONDS").parse().unwrap();
     let types: u32 = args.next().map_or(1, |types| types.parse().unwrap());
+    let together: u32 = args.next().map_or(1, |orders| orders.parse().unwrap());
 
     let any = ([127, 0, 0, 1], 0).into();
     let config = Config { store, listen: any, admin_listen: any, ..Config::default() };
@@ -60,10 +62,20 @@ async fn main() {
                         break;
                     }
                     let asked = Instant::now();
-                    let answer = client.place_order(order(at % types)).await.unwrap().into_inner().answer.unwrap();
-                    assert_eq!(answer.label(), Label::Final);
+                    if together == 1 {
+                        let answer = client.place_order(order(at % types)).await.unwrap().into_inner().answer;
+                        assert_eq!(answer.unwrap().label(), Label::Final);
+                    } else {
+                        let items = (0..together).map(|nth| PlaceOrdersItem {
+                            order: Some(order((at + nth) % types)),
+                            ..Default::default()
+                        });
+                        let request = PlaceOrdersRequest { items: items.collect() };
+                        let outcomes = client.place_orders(request).await.unwrap().into_inner().outcomes;
+                        assert!(outcomes.iter().all(|it| matches!(it.outcome, Some(Outcome::Response(_)))));
+                    }
                     if is_measured.load(Ordering::Relaxed) {
-                        took.push(asked.elapsed());
+                        took.extend((0..together).map(|_| asked.elapsed()));
                     }
                 }
                 took

@@ -25,8 +25,8 @@ use crate::{
 /// hold a hot ticket type only for a moment.
 const LOAD: Load = Load { questions: 128, bytes: 2500 };
 
-/// Transactions at a time on Postgres: while one waits for its commit, the next reaches the ticket types.
-const FLIGHTS: usize = 2;
+/// Transactions at a time: two would wait for each other at a hot ticket type, and each would carry half.
+const FLIGHTS: usize = 1;
 
 /// An order to place. Always keyed: its id follows from the operation.
 #[derive(Clone, Debug)]
@@ -120,13 +120,8 @@ impl Shop {
 
 /// The lane of a shop over this store.
 pub(crate) fn lane(store: &Database, settings: &Settings) -> Orders {
-    let flights = match store {
-        Database::Postgres(_) => FLIGHTS,
-        // One transaction at a time is all there is.
-        Database::Sqlite(_) => 1,
-    };
     let (store, hold_ttl) = (store.clone(), settings.hold_ttl);
-    Lane::new(flights, LOAD, Waiting::seats, move |orders: Vec<Waiting>| {
+    Lane::new(FLIGHTS, LOAD, Waiting::seats, move |orders: Vec<Waiting>| {
         let store = store.clone();
         Box::pin(async move {
             let (span, last) = (trip_span(&orders), last_deadline(&orders));

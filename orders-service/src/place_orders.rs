@@ -46,6 +46,12 @@ struct Act<'b> {
     waiting: &'b Waiting,
 }
 
+/// In the order of the ids, in which they are locked.
+type Firsts<'b> = BTreeMap<OperationId, Act<'b>>;
+
+/// The place of a repeat, and that of the call it repeats.
+type Repeats = Vec<(usize, usize)>;
+
 /// Places orders, and says what became of each. An error concerns all of them.
 pub(crate) async fn place(store: &Database, batch: Vec<Waiting>, hold_ttl: Duration) -> Result<Vec<Fate>, OrdersError> {
     let batch: Arc<[Waiting]> = batch.into();
