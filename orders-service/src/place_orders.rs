@@ -63,12 +63,6 @@ pub(crate) async fn place(store: &Database, batch: Vec<Waiting>, hold_ttl: Durat
         .await
 }
 
-/// The calls that may act, by their operation: in this sequence the rows are locked.
-type Firsts<'b> = BTreeMap<OperationId, Act<'b>>;
-
-/// The place of a call, and of the first one like it.
-type Repeats = Vec<(usize, usize)>;
-
 async fn place_all(tx: &mut Tx<'_>, batch: &[Waiting], hold_ttl: Duration) -> Result<Vec<Fate>, OrdersError> {
     let mut fates: Vec<Option<Fate>> = batch.iter().map(|_| None).collect();
     let (firsts, repeats) = firsts(batch, &mut fates)?;

@@ -1,5 +1,7 @@
 //! What callers ask, checked: from here on every text is bounded and every id is one.
 
+use std::time::Duration;
+
 use idem_proto::orders::v1 as proto;
 
 use crate::{
@@ -34,7 +36,21 @@ pub struct Violation {
     pub description: &'static str,
 }
 
+/// Nobody waits longer for an order.
+const TIMEOUT_MAX_SECONDS: u64 = 24 * 3600;
+
 type Checked<T> = Result<T, Violation>;
+
+/// A wait of a stranger. The library's own conversion panics on the least of all numbers.
+pub fn timeout(timeout: prost_types::Duration) -> Checked<Duration> {
+    let parts = (u64::try_from(timeout.seconds), u32::try_from(timeout.nanos));
+    match parts {
+        (Ok(seconds), Ok(nanos)) if seconds <= TIMEOUT_MAX_SECONDS && nanos < 1_000_000_000 => {
+            Ok(Duration::new(seconds, nanos))
+        }
+        _ => Err(Violation { field: "timeout".to_owned(), description: "must be from 0 s to a day" }),
+    }
+}
 
 /// Checks an offer of tickets.
 pub fn put_ticket_type(request: proto::PutTicketTypeRequest) -> Checked<Offer> {
@@ -211,6 +227,17 @@ mod tests {
         assert_eq!(field(order(operation(OPERATION, 1), 0)), "items[0].quantity");
         assert_eq!(field(order(operation(OPERATION, 1), 51)), "items[0].quantity");
         assert!(place_order(order(operation(OPERATION, 1), 50)).is_ok());
+    }
+
+    #[test]
+    fn a_timeout_of_a_stranger_is_read_or_refused() {
+        let read = |seconds, nanos| timeout(prost_types::Duration { seconds, nanos });
+        assert_eq!(read(1, 500_000_000).expect("fine"), Duration::from_millis(1500));
+        assert_eq!(read(0, 0).expect("fine"), Duration::ZERO);
+        for (seconds, nanos) in [(i64::MIN, i32::MIN), (-1, 0), (0, -1), (0, 1_000_000_000), (i64::MAX, 0), (86_401, 0)]
+        {
+            assert_eq!(read(seconds, nanos).expect_err("out of bounds").field, "timeout");
+        }
     }
 
     #[test]

@@ -120,7 +120,7 @@ fn replay(it: proto::Replay) -> Read<Replay> {
         response,
         completed_at: required_time(it.completed_at)?,
         expires_at: required_time(it.expires_at)?,
-        expires_in: it.expires_in.and_then(|d| d.try_into().ok()).unwrap_or_default(),
+        expires_in: it.expires_in.and_then(read_duration).unwrap_or_default(),
         trace_context: trace_context(it.trace_context),
     })
 }
@@ -145,7 +145,13 @@ fn superseded(it: proto::Superseded) -> Read<Superseded> {
 }
 
 fn retry_after(it: proto::InProgress) -> Duration {
-    it.retry_after.and_then(|d| d.try_into().ok()).unwrap_or(RETRY_AFTER_DEFAULT)
+    it.retry_after.and_then(read_duration).unwrap_or(RETRY_AFTER_DEFAULT)
+}
+
+/// None when it is negative or malformed. (The library's own conversion panics on the least of all numbers.)
+fn read_duration(it: prost_types::Duration) -> Option<Duration> {
+    let (seconds, nanos) = (u64::try_from(it.seconds).ok()?, u32::try_from(it.nanos).ok()?);
+    (nanos < 1_000_000_000).then(|| Duration::new(seconds, nanos))
 }
 
 pub(crate) fn state(state: proto::State) -> Option<StateName> {

@@ -1,7 +1,5 @@
 //! Many orders in one call: each is checked, traced, placed and answered as if it had come alone.
 
-use std::time::Duration;
-
 use chassis::{deadline::Deadline, service_auth::Caller, tasks::Tasks, trace::Parent};
 use idem_proto::orders::v1::{self as proto, place_orders_outcome::Outcome};
 use tonic::Status;
@@ -42,7 +40,7 @@ pub(super) async fn place(
 /// One item, as far as it goes without the store.
 fn opened(caller: &Caller, deadline: Option<Deadline>, item: proto::PlaceOrdersItem) -> Result<Waiting, Status> {
     let span = span(&item.trace_context);
-    let own = item.timeout.map(|timeout| Deadline::after(Duration::try_from(timeout).unwrap_or_default()));
+    let own = item.timeout.map(|timeout| checked(request::timeout(timeout)).map(Deadline::after)).transpose()?;
     let deadline = deadline.into_iter().chain(own).min();
     span.in_scope(|| {
         let ask = checked(request::place_order(item.order.unwrap_or_default()))?;
