@@ -275,7 +275,11 @@ impl Fleet {
             to_orders,
             to_acquirer,
             addresses: Addresses { rest, gateway_admin, idem_admin, orders_admin, sandbox },
-            http: reqwest::Client::builder().timeout(Duration::from_secs(30)).build().expect("a client"),
+            http: reqwest::Client::builder()
+                .pool_max_idle_per_host(0)
+                .timeout(Duration::from_secs(30))
+                .build()
+                .expect("a client"),
             _files: files,
         };
         fleet.until_ready().await;
