@@ -20,7 +20,7 @@ use self::{
     sizing::{Need, size},
 };
 
-/// What one keyed request was measured to need. The defaults are those of docs/performance.md.
+/// What one keyed request needs. The defaults add up to what an order was measured to take (docs/scaling.md).
 #[derive(Clone, Debug, Args)]
 pub struct Simulate {
     /// Keyed requests a second, each a fresh `POST /v1/orders`.
@@ -52,22 +52,22 @@ pub struct Simulate {
 #[derive(Clone, Debug, Args)]
 pub struct Costs {
     /// Of the gateway, in microseconds a request.
-    #[arg(long, default_value_t = 110.0)]
+    #[arg(long, default_value_t = 250.0)]
     gateway_us: f64,
     /// Of the idempotency service, for Reserve and Complete together.
-    #[arg(long, default_value_t = 60.0)]
+    #[arg(long, default_value_t = 200.0)]
     idem_us: f64,
     /// Of the orders service.
-    #[arg(long, default_value_t = 60.0)]
+    #[arg(long, default_value_t = 200.0)]
     orders_us: f64,
     /// Of a Postgres, in microseconds a row that is reserved or completed.
-    #[arg(long, default_value_t = 36.0)]
+    #[arg(long, default_value_t = 107.0)]
     idem_row_us: f64,
     /// Of a Postgres, in microseconds an order.
-    #[arg(long, default_value_t = 60.0)]
+    #[arg(long, default_value_t = 250.0)]
     order_row_us: f64,
     /// A statement and its durable commit, whatever it carries, in microseconds.
-    #[arg(long, default_value_t = 900.0)]
+    #[arg(long, default_value_t = 1500.0)]
     commit_us: f64,
     /// Cores of one Postgres.
     #[arg(long, default_value_t = 16)]
