@@ -31,7 +31,7 @@ use chassis::{
     trace,
 };
 use idem_client::{IdemClient, ServiceToken};
-use idem_layer::{Hooks, Idempotency, Remembering, Settings};
+use idem_layer::{Hooks, Idempotency, Settings};
 use orders::Orders;
 use reconciler::Reconciler;
 use recovery::Recovery;
@@ -83,10 +83,14 @@ impl Gateway {
         let idem = idem_client(&config)?;
         let recovery = Recovery::new(orders.clone());
         let work = Tasks::new();
-        let settings = Settings::new(lease, retention, config.upstream_timeout, hooks(work.clone()));
+        let settings = Settings {
+            replay_bytes: u64::from(config.replay_cache_mib) * 1024 * 1024,
+            pace: config.pace.clone(),
+            ..Settings::new(lease, retention, config.upstream_timeout, hooks(work.clone()))
+        };
         let listener = listen::bind(config.listen, "the REST API", "--listen")?;
         let admin_listener = listen::bind(config.admin_listen, "the admin pages", "--admin-listen")?;
-        let idempotency = Idempotency::new(settings, remembering(&config, &idem), recovery.clone());
+        let idempotency = Idempotency::new(settings, idem.clone(), recovery.clone());
         let router = routes::router(routes::Parts {
             api_keys: config.api_keys,
             cors_origins: config.cors_origins,
@@ -150,10 +154,6 @@ fn idem_client(config: &Config) -> Result<IdemClient, StartError> {
     let token = token.transpose().map_err(|_| ServiceTokenError)?;
     let endpoint = config.idem_endpoint.to_string();
     Ok(IdemClient::builder(endpoint).token(token).trace_with(trace::inject).connect_lazy()?)
-}
-
-fn remembering(config: &Config, idem: &IdemClient) -> Remembering<IdemClient> {
-    Remembering::new(idem.clone(), u64::from(config.replay_cache_mib) * 1024 * 1024, config.pace.clone())
 }
 
 /// Operations run in `work`, and in the trace of their request.

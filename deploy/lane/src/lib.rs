@@ -9,6 +9,7 @@
 //! owner.
 
 mod queue;
+mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +23,8 @@ use tokio::sync::oneshot;
 use tracing::{Instrument as _, Span};
 
 use queue::{Caller, Queue};
+
+pub use shared::Shared;
 
 /// What travels together at most; a caller with more than that travels alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

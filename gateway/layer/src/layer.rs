@@ -9,6 +9,7 @@ use tower::Layer;
 use crate::{
     IdempotencyService, Problem, RoutePolicy, Settings, capture,
     ports::{Backend, Recover, Replay},
+    replays::Replays,
     tally::Verdict,
 };
 
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) recover: Arc<dyn Recover>,
+    pub(crate) replays: Replays,
 }
 
 /// What a client is told, and how it is counted.
@@ -52,7 +54,8 @@ impl Idempotency {
 
     /// The same, for ports that are shared with others.
     pub fn from_arcs(settings: Settings, backend: Arc<dyn Backend>, recover: Arc<dyn Recover>) -> Self {
-        Self { shared: Arc::new(Shared { settings, backend, recover }) }
+        let replays = Replays::new(settings.replay_bytes, settings.pace.clone());
+        Self { shared: Arc::new(Shared { settings, backend, recover, replays }) }
     }
 
     /// The layer of one route.

@@ -108,7 +108,7 @@ pub mod ports;
 mod prefer;
 mod problem;
 mod recovery;
-mod remembering;
+mod replays;
 mod service;
 mod settings;
 mod tally;
@@ -118,6 +118,6 @@ pub use headers::{IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_EXPIRES, IDEMPOTENT_REPLAYED,
 pub use layer::{Idempotency, IdempotencyLayer};
 pub use policy::RoutePolicy;
 pub use problem::{PROBLEM_JSON, Problem};
-pub use remembering::{Pace, Remembering};
+pub use replays::Pace;
 pub use service::{IdempotencyService, ResponseBody};
 pub use settings::{Hooks, Settings};

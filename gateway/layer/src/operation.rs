@@ -127,8 +127,12 @@ impl Attempt {
             trace_context: self.trace_context.clone(),
         };
         fault_point!("reserve: call" => Err(BackendError::at_fault_point()));
+        let asked = self.shared.replays.moment();
         let reserved = self.shared.backend.reserve(call, deadline).await;
         fault_point!("reserve: answered" => Err(BackendError::at_fault_point()));
+        if let Ok(Reserved::Replay(replay)) = &reserved {
+            self.shared.replays.keep(&self.key, self.fingerprint, replay, asked);
+        }
         reserved
     }
 }

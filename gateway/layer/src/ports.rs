@@ -117,10 +117,6 @@ impl BackendError {
 /// Keeps keys. Every call must return by its deadline.
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
-    /// What Reserve would answer, when that is known without asking anybody: the answer is stored and can never change.
-    fn recall(&self, _key: &KeyId, _fingerprint: &Fingerprint) -> Option<Reserved> {
-        None
-    }
     /// Claims a key; repeated inside with the same attempt id until the deadline.
     async fn reserve(&self, call: ReserveCall, deadline: Instant) -> Result<Reserved, BackendError>;
     /// Fences the former holder.

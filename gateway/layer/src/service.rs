@@ -21,11 +21,12 @@ use crate::{
     IdempotencyLayer, Problem, body,
     execute::{self, Execute},
     headers::{self, IDEMPOTENCY_KEY, SentKey},
-    layer::{Answer, Shared},
+    layer::Shared,
     operation::Operation,
     policy::KeyPolicy,
-    ports::{KeyId, Reserved},
+    ports::KeyId,
     prefer,
+    replays::Known,
     tally::{Tally, Verdict, Waiting},
 };
 
@@ -128,8 +129,11 @@ where
     };
     let wait = prefer::wait(&parts.headers);
     let key = KeyId { scope, key: sent.key };
-    if let Some(known) = shared.backend.recall(&key, &admitted.fingerprint) {
-        let answer = known_answer(&shared, &known);
+    if let Some(known) = shared.replays.find(&key, &admitted.fingerprint) {
+        let answer = match known {
+            Known::Replay(replay) => shared.replay(&replay),
+            Known::Mismatch => shared.refuse(&Problem::key_reuse(), Verdict::Mismatch),
+        };
         tally.count(answer.verdict);
         return Ok(finish(answer.response, Some(sent.line), wait));
     }
@@ -172,18 +176,6 @@ where
         .map_err(|error| Problem::invalid_json(&error))?;
     policy.check(parts, &body)?;
     Ok((body, fingerprint))
-}
-
-/// The answer for a key whose state can never change.
-fn known_answer(shared: &Shared, known: &Reserved) -> Answer {
-    match known {
-        Reserved::Replay(replay) => shared.replay(replay),
-        Reserved::Mismatch => shared.refuse(&Problem::key_reuse(), Verdict::Mismatch),
-        // Whatever can change must be asked for; a backend that says so all the same is asked in earnest by the client's next try.
-        Reserved::Granted(_) | Reserved::InProgress | Reserved::Stale { .. } => {
-            shared.refuse(&Problem::request_in_progress(), Verdict::InProgress)
-        }
-    }
 }
 
 /// What an operation needs beside its execution.

@@ -5,6 +5,8 @@ use std::{sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use idem_core::{LeaseDuration, RetentionPeriod};
 
+use crate::Pace;
+
 type Spawn = Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>;
 
 /// How the layer behaves.
@@ -18,6 +20,10 @@ pub struct Settings {
     pub upstream_timeout: Duration,
     /// Goes before `/docs/errors#…` in the type of problems; empty leaves a relative reference.
     pub docs_base: String,
+    /// How many bytes of answers are kept, to be given again without asking the backend; none by default.
+    pub replay_bytes: u64,
+    /// How time passes for the backend's store.
+    pub pace: Pace,
     /// What the process provides.
     pub hooks: Hooks,
 }
@@ -32,9 +38,10 @@ pub struct Hooks {
 }
 
 impl Settings {
-    /// Settings with relative links.
+    /// Settings with relative links, that keep no answers.
     pub fn new(lease: LeaseDuration, retention: RetentionPeriod, upstream_timeout: Duration, hooks: Hooks) -> Self {
-        Self { lease, retention, upstream_timeout, docs_base: String::new(), hooks }
+        let (docs_base, replay_bytes, pace) = (String::new(), 0, Pace::own());
+        Self { lease, retention, upstream_timeout, docs_base, replay_bytes, pace, hooks }
     }
 }
 

@@ -1,15 +1,10 @@
 //! A failure of the store that several callers share.
 
-use std::fmt;
 use std::sync::Arc;
 
-use lane::{Failure, Lost};
+use lane::{Failure, Lost, Shared};
 
 use crate::store::StoreError;
-
-/// The original stays in one place; every caller's error shows its cause.
-#[derive(Clone, Debug)]
-struct Shared(Arc<StoreError>);
 
 impl Failure for StoreError {
     /// An outage is everybody's; an answer that is broken may be about one row.
@@ -18,7 +13,7 @@ impl Failure for StoreError {
     }
 
     fn share(shared: &Arc<Self>) -> Self {
-        let cause = Box::new(Shared(shared.clone()));
+        let cause = Box::new(Shared::of(shared));
         match **shared {
             StoreError::Unavailable(_) => StoreError::Unavailable(cause),
             StoreError::Broken(_) => StoreError::Broken(cause),
@@ -30,25 +25,5 @@ impl Failure for StoreError {
             Lost::Ending => StoreError::Unavailable(how.into()),
             Lost::Panicked | Lost::Miscounted { .. } => StoreError::Broken(how.into()),
         }
-    }
-}
-
-impl Shared {
-    fn cause(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
-        match &*self.0 {
-            StoreError::Unavailable(cause) | StoreError::Broken(cause) => &**cause,
-        }
-    }
-}
-
-impl fmt::Display for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self.cause(), f)
-    }
-}
-
-impl std::error::Error for Shared {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.cause().source()
     }
 }

@@ -14,7 +14,7 @@ use idem_core::{
     RetentionPeriod, Scope, State, StateName,
 };
 use idem_layer::{
-    Hooks, Idempotency, IdempotencyService, RoutePolicy, Settings,
+    Hooks, Idempotency, IdempotencyService, Pace, RoutePolicy, Settings,
     ports::{Backend, KeyId},
 };
 use tokio::task::JoinHandle;
@@ -64,15 +64,21 @@ impl World {
 
     pub fn with(policy: RoutePolicy) -> Self {
         let store = Memory::new();
-        Self::build(policy, store.clone(), store)
+        Self::build(policy, store.clone(), store, (0, Pace::own()))
     }
 
     /// With another backend than the memory store, which stays empty.
     pub fn with_backend(backend: impl Backend) -> Self {
-        Self::build(RoutePolicy::required("POST /things"), Memory::new(), backend)
+        Self::build(RoutePolicy::required("POST /things"), Memory::new(), backend, (0, Pace::own()))
     }
 
-    pub fn build(policy: RoutePolicy, store: Memory, backend: impl Backend) -> Self {
+    /// That keeps answers in so many bytes, for which time passes like this.
+    pub fn that_remembers(bytes: u64, pace: Pace) -> Self {
+        let store = Memory::new();
+        Self::build(RoutePolicy::required("POST /things"), store.clone(), store, (bytes, pace))
+    }
+
+    fn build(policy: RoutePolicy, store: Memory, backend: impl Backend, (replay_bytes, pace): (u64, Pace)) -> Self {
         let (inner, record) = (Inner::new(), Record::default());
         let links: Arc<Mutex<Vec<String>>> = Arc::default();
         let noted = links.clone();
@@ -82,7 +88,7 @@ impl World {
             .link_to(move |to| noted.lock().unwrap().push(to.to_owned()));
         let lease = LeaseDuration::new(LEASE).unwrap();
         let retention = RetentionPeriod::new(Duration::from_secs(24 * 3600), lease).unwrap();
-        let settings = Settings::new(lease, retention, UPSTREAM, hooks);
+        let settings = Settings { replay_bytes, pace, ..Settings::new(lease, retention, UPSTREAM, hooks) };
         let layer = Idempotency::new(settings, backend, record.clone());
         Self { store, inner, record, layer, links, policy }
     }

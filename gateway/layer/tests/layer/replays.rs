@@ -5,26 +5,18 @@ use std::{
     time::Duration,
 };
 
-use idem_layer::{Pace, Remembering, RoutePolicy};
+use idem_layer::Pace;
 
 use crate::{
-    memory::{Memory, Rpc},
+    memory::Rpc,
     world::{World, post},
 };
 
 const MIB: u64 = 1024 * 1024;
 
-fn remembering(store: &Memory, bytes: u64) -> World {
-    World::build(
-        RoutePolicy::required("POST /things"),
-        store.clone(),
-        Remembering::new(store.clone(), bytes, Pace::own()),
-    )
-}
-
 /// A world in which one answer was stored and replayed once.
 async fn replayed_once(bytes: u64) -> World {
-    let world = remembering(&Memory::new(), bytes);
+    let world = World::that_remembers(bytes, Pace::own());
     assert_eq!(world.post("k").await.status, 201);
     assert!(world.post("k").await.is_replay());
     world
@@ -81,8 +73,7 @@ async fn time_that_a_test_moves_counts_too() {
         let moved = moved.clone();
         move || *moved.lock().unwrap()
     });
-    let store = Memory::new();
-    let world = World::build(RoutePolicy::required("POST /things"), store.clone(), Remembering::new(store, MIB, pace));
+    let world = World::that_remembers(MIB, pace);
     world.post("k").await;
     world.post("k").await;
     let asked = world.store.count(Rpc::Reserve);
@@ -106,7 +97,7 @@ async fn memory_is_bounded_by_bytes() {
 
 #[tokio::test(start_paused = true)]
 async fn what_can_still_change_is_asked_for_every_time() {
-    let world = remembering(&Memory::new(), MIB);
+    let world = World::that_remembers(MIB, Pace::own());
     world.reserved_by_the_dead("k");
     for nth in 1..=3 {
         world.post("k").await.assert_problem(409, "conflict/request_in_progress");
