@@ -12,24 +12,6 @@ use uuid::Uuid;
 
 use crate::store::{Store, add, count_things, execute, number, query};
 
-macro_rules! on_both {
-    ($($test:ident)*) => {
-        mod on_sqlite {
-            $(#[tokio::test(flavor = "multi_thread")]
-            async fn $test() {
-                super::$test(super::Store::sqlite().await).await;
-            })*
-        }
-
-        mod on_postgres {
-            $(#[tokio::test(flavor = "multi_thread")]
-            async fn $test() {
-                super::$test(super::Store::postgres(stringify!($test)).await).await;
-            })*
-        }
-    };
-}
-
 on_both! {
     ok_commits_and_a_reader_sees_it
     err_rolls_back

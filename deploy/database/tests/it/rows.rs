@@ -4,24 +4,6 @@ use database::{DatabaseError, Row, Value, params};
 
 use crate::store::{Store, count_things, query};
 
-macro_rules! on_both {
-    ($($test:ident)*) => {
-        mod on_sqlite {
-            $(#[tokio::test(flavor = "multi_thread")]
-            async fn $test() {
-                super::$test(super::Store::sqlite().await).await;
-            })*
-        }
-
-        mod on_postgres {
-            $(#[tokio::test(flavor = "multi_thread")]
-            async fn $test() {
-                super::$test(super::Store::postgres(stringify!($test)).await).await;
-            })*
-        }
-    };
-}
-
 on_both! {
     five_hundred_rows_go_in_and_come_back_as_they_went
     no_rows_are_no_statement
