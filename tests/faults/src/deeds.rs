@@ -6,6 +6,7 @@ use anyhow::Context;
 use serde::Serialize;
 
 use crate::{
+    checker::Violation,
     nemesis::Done,
     world::{World, heartbeat::STARVED, incidents::Incident},
 };
@@ -55,7 +56,7 @@ impl Deeds {
     /// What must not happen, whatever the nemesis does.
     pub fn violations(&self) -> Vec<String> {
         let seen = self.incidents.iter().filter(|incident| incident.is_violation);
-        let seen = seen.map(|incident| format!("{:>8} ms  world: {}", incident.at_ms, incident.what));
+        let seen = seen.map(|incident| Violation::new("world", &incident.what).at(incident.at_ms).to_string());
         seen.chain(self.panics.iter().map(|line| format!("a panic in {line}"))).collect()
     }
 
