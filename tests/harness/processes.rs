@@ -1,7 +1,7 @@
 //! The four binaries as real processes, with a proxy on each road between them.
 
 use std::{
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
     time::Duration,
@@ -116,9 +116,9 @@ pub fn binary(program: &str) -> PathBuf {
     test.parent().and_then(|deps| deps.parent()).expect("target/<profile>/deps").join(program)
 }
 
-/// A port that was free a moment ago.
+/// Where a process can listen, and listen again after it was killed.
 pub fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port")
+    free_port::one().expect("a free port")
 }
 
 /// Timeouts of a fleet.

@@ -1,23 +1,13 @@
 //! The README's session, verbatim, against the binary that `cargo run` starts.
 
-use std::{net::TcpListener, path::Path, process::Command};
+use std::{path::Path, process::Command};
 
-use e2e::{Process, eventually, free_address};
-
-/// The first of seven ports that were free a moment ago.
-fn port_base() -> u16 {
-    loop {
-        let base = free_address().port();
-        if base < u16::MAX - 7 && (base..base + 7).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()) {
-            return base;
-        }
-    }
-}
+use e2e::{Process, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_session_of_the_readme_holds() {
     let dir = tempfile::tempdir().unwrap();
-    let base = port_base().to_string();
+    let base = free_port::run(7).unwrap().port().to_string();
     let data = dir.path().join("data").display().to_string();
     let flags = ["--port-base", &base, "--data-dir", &data].map(str::to_owned);
     let running = Process::start("idem-local", &flags);

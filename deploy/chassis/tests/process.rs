@@ -231,10 +231,7 @@ async fn traces_are_exported_in_the_protocol_that_the_environment_names() {
 #[tokio::test]
 async fn a_dead_or_silent_collector_delays_no_request_and_no_end() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let dead = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap()
-    };
+    let dead = free_port::one().unwrap();
     for addr in [silent.local_addr().unwrap(), dead] {
         for protocol in ["grpc", "http/protobuf"] {
             let endpoint = format!("http://{addr}");

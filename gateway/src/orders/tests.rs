@@ -145,7 +145,7 @@ async fn a_call_that_fails_fails_for_all_aboard() {
     let placed = place(&orders, &[1, 2, 3]).await;
     assert!(placed.iter().all(|placed| matches!(placed, Err(CallError::Unknown(_)))), "{placed:?}");
 
-    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let nobody = free_port::one().unwrap();
     let orders = Orders::new(&format!("http://{nobody}").parse().unwrap(), None, LIMIT).unwrap();
     let placed = place(&orders, &[1, 2, 3]).await;
     assert!(placed.iter().all(|placed| matches!(placed, Err(CallError::NothingHappened(_)))), "{placed:?}");

@@ -152,8 +152,7 @@ async fn wrong_configuration_is_one_sentence_before_anything_is_served() {
 
 #[tokio::test]
 async fn unreachable_postgres_is_one_sentence_before_anything_is_served() {
-    // Nobody listens on a port that was free a moment ago.
-    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let free = free_port::one().unwrap();
     let url = format!("postgres://idem:secret@{free}/idem").parse().unwrap();
     let refused = Server::try_start(config(&url, &[])).await.err().expect("there is no database");
     let sentence = chassis::process::sentence(&refused);

@@ -17,7 +17,6 @@ pub mod disk;
 pub mod heartbeat;
 pub mod incidents;
 pub mod layout;
-mod ports;
 pub mod postgres;
 pub mod program;
 pub mod proxy;

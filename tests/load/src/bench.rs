@@ -55,7 +55,7 @@ impl Bench {
 
     /// Starts something to compare with that listens, and says where.
     pub async fn serve(&mut self, kind: &str, arguments: &[(&str, &str)]) -> anyhow::Result<(Program, SocketAddr)> {
-        let address = self.stage.address()?;
+        let address = free_port::one()?;
         let mut words = vec![kind.to_owned(), "--listen".to_owned(), address.to_string()];
         words.extend(arguments.iter().flat_map(|(flag, value)| [(*flag).to_owned(), (*value).to_owned()]));
         let mut program = self.stage.baseline(&format!("{kind}-{}", address.port()), &words)?;

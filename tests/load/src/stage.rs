@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 
 pub mod machine;
-pub mod ports;
 pub mod postgres;
 pub mod program;
 pub mod system;
 
-use self::{ports::Ports, postgres::Server, program::Program};
+use self::{postgres::Server, program::Program};
 
 /// Where everything plays.
 pub struct Stage {
@@ -18,7 +17,6 @@ pub struct Stage {
     pub postgres: Server,
     binaries: Vec<PathBuf>,
     home: tempfile::TempDir,
-    ports: Ports,
 }
 
 // === impl Stage ===
@@ -30,19 +28,13 @@ impl Stage {
         let beside = own.parent().context("a program without a directory")?.to_owned();
         let binaries = bin_dir.map(Path::to_owned).into_iter().chain([beside]).collect();
         let home = tempfile::Builder::new().prefix("load-").tempdir().context("a temporary directory")?;
-        let mut ports = Ports::new();
-        let postgres = Server::start(home.path(), ports.free()?)?;
-        Ok(Self { postgres, binaries, home, ports })
+        let postgres = Server::start(home.path(), free_port::one()?)?;
+        Ok(Self { postgres, binaries, home })
     }
 
     /// Where logs and files are; it goes with the stage.
     pub fn home(&self) -> &Path {
         self.home.path()
-    }
-
-    /// An address that nobody listens on.
-    pub fn address(&mut self) -> anyhow::Result<std::net::SocketAddr> {
-        self.ports.free()
     }
 
     /// Starts one of the product's programs.

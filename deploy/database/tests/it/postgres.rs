@@ -38,8 +38,7 @@ fn address(scratch: &Scratch) -> String {
 
 /// An address where nobody listens.
 fn nobody() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().to_string()
+    free_port::one().unwrap().to_string()
 }
 
 async fn alter(db: &Database, scratch: &Scratch, setting: &str) {

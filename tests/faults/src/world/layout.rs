@@ -9,7 +9,7 @@ use std::{
 
 use chassis::tasks::Tasks;
 
-use super::{ports::Ports, proxy::Proxy};
+use super::proxy::Proxy;
 
 /// Signs webhooks.
 pub const WEBHOOK_SECRET: &str = "whsec_faults";
@@ -61,17 +61,16 @@ pub struct Layout {
 impl Layout {
     /// Free addresses for everything.
     pub fn choose(counts: Counts) -> anyhow::Result<Self> {
-        let mut ports = Ports::new();
-        let mut pairs = |count: usize| -> anyhow::Result<Vec<[SocketAddr; 2]>> {
-            (0..count).map(|_| Ok([ports.free()?, ports.free()?])).collect()
+        let pairs = |count: usize| -> std::io::Result<Vec<[SocketAddr; 2]>> {
+            (0..count).map(|_| Ok([free_port::one()?, free_port::one()?])).collect()
         };
         let (gateways, idems, orders) = (pairs(counts.gateways)?, pairs(counts.services)?, pairs(counts.services)?);
         let mut roads = BTreeMap::new();
         for road in road_names(counts) {
-            roads.insert(road, ports.free()?);
+            roads.insert(road, free_port::one()?);
         }
-        let postgres = [ports.free()?, ports.free()?, ports.free()?, ports.free()?];
-        Ok(Self { gateways, idems, orders, acquirer: ports.free()?, webhooks: ports.free()?, postgres, roads })
+        let postgres = [free_port::one()?, free_port::one()?, free_port::one()?, free_port::one()?];
+        Ok(Self { gateways, idems, orders, acquirer: free_port::one()?, webhooks: free_port::one()?, postgres, roads })
     }
 
     /// Begins to listen on every road.

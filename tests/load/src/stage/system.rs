@@ -70,16 +70,16 @@ impl System {
             json!([{"tenant": "load", "key": API_KEY}, {"tenant": "ops", "key": OPERATOR_KEY, "operator": true}]);
         std::fs::write(&keys, entries.to_string()).context("the API keys")?;
 
-        let (sandbox, orders) = (stage.address()?, stage.address()?);
-        let first = stage.address()?;
+        let (sandbox, orders) = (free_port::one()?, free_port::one()?);
+        let first = free_port::one()?;
         let mut gateways = vec![first];
         let (mut idems, mut idem_flags) = (Vec::new(), Vec::new());
         let mut programs = Vec::new();
         for number in 0..wanted.replicas {
-            let idem = stage.address()?;
+            let idem = free_port::one()?;
             let mut flags = flags(&[
                 ("--listen", &idem.to_string()),
-                ("--admin-listen", &stage.address()?.to_string()),
+                ("--admin-listen", &free_port::one()?.to_string()),
                 ("--store", &idem_store),
             ]);
             if number == 0 {
@@ -91,7 +91,7 @@ impl System {
         }
         let mut orders_flags = flags(&[
             ("--listen", &orders.to_string()),
-            ("--admin-listen", &stage.address()?.to_string()),
+            ("--admin-listen", &free_port::one()?.to_string()),
             ("--store", &orders_store),
             ("--acquirer-url", &format!("http://{sandbox}")),
             ("--webhook-secret", "whsec_load"),
@@ -99,10 +99,10 @@ impl System {
         orders_flags.extend(wanted.orders_flags.iter().cloned());
         programs.push(start(stage, &format!("{name}-orders"), "orders-service", &orders_flags, orders).await?);
         for (number, idem) in idems.iter().enumerate() {
-            let gateway = if number == 0 { first } else { stage.address()? };
+            let gateway = if number == 0 { first } else { free_port::one()? };
             let mut flags = flags(&[
                 ("--listen", &gateway.to_string()),
-                ("--admin-listen", &stage.address()?.to_string()),
+                ("--admin-listen", &free_port::one()?.to_string()),
                 ("--idem-endpoint", &format!("http://{idem}")),
                 ("--orders-endpoint", &format!("http://{orders}")),
                 ("--api-keys", &keys.display().to_string()),
@@ -192,8 +192,8 @@ pub async fn start_idem(
     store: &str,
     more: &[String],
 ) -> anyhow::Result<(Program, SocketAddr)> {
-    let listen = stage.address()?;
-    let admin = stage.address()?;
+    let listen = free_port::one()?;
+    let admin = free_port::one()?;
     let mut all =
         flags(&[("--listen", &listen.to_string()), ("--admin-listen", &admin.to_string()), ("--store", store)]);
     all.extend(more.iter().cloned());

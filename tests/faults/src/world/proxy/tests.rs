@@ -86,7 +86,7 @@ async fn a_road_without_trouble_carries_both_ways_and_its_end() {
 #[tokio::test]
 async fn the_next_server_is_taken_when_the_first_is_down() {
     let (echo, any) = (Echo::start().await, "127.0.0.1:0".parse().unwrap());
-    let down = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let down = free_port::one().unwrap();
     let proxy = Proxy::start("a/b", any, vec![down, echo.address], &Tasks::new()).await.unwrap();
     connected(&proxy).await;
 }
