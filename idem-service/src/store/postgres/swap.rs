@@ -63,7 +63,7 @@ const SWAP: &str = concat!(
                    expires_at
     ),
     seen AS (
-         SELECT k.scope, k.key, k.fencing_token, w.patience_micros, w.place
+         SELECT w.*, k.fencing_token AS token_before
            FROM want AS w
           CROSS JOIN clock AS c
            JOIN idem_keys AS k ON k.scope = w.scope AND k.key = w.key
@@ -96,17 +96,16 @@ const SWAP: &str = concat!(
                 response_headers = w.response_headers,
                 response_resource_id = w.response_resource_id,
                 response_body = w.response_body
-           FROM seen AS s
-           JOIN want AS w ON w.place = s.place
+           FROM seen AS w
           CROSS JOIN clock AS c
-          WHERE k.scope = s.scope
-            AND k.key = s.key
+          WHERE k.scope = w.scope
+            AND k.key = w.key
             AND k.version = w.seen_version
             AND k.operation_id = w.seen_operation_id
             AND COALESCE(k.expires_at <= c.now, FALSE) = w.is_new
-            AND COALESCE(clock_timestamp() < statement_timestamp() + s.patience_micros * INTERVAL '1 microsecond', TRUE)
-         RETURNING k.scope, k.key, s.fencing_token AS token_before, k.operation_id, k.fencing_token, k.version, k.created_at,
-                   k.updated_at, k.lease_until, k.completed_at, k.expires_at
+            AND COALESCE(clock_timestamp() < statement_timestamp() + w.patience_micros * INTERVAL '1 microsecond', TRUE)
+         RETURNING k.scope, k.key, w.token_before, k.operation_id, k.fencing_token, k.version, k.created_at, k.updated_at,
+                   k.lease_until, k.completed_at, k.expires_at
     ),
     won AS (
          SELECT scope, key, NULL::BIGINT AS token_before, operation_id, fencing_token, version, created_at, updated_at,
@@ -122,9 +121,8 @@ const SWAP: &str = concat!(
                 scope, key, operation_id, fencing_token_before, fencing_token_after, action, reason, operator, service, at)
          SELECT v.scope, v.key, v.operation_id, v.token_before, v.fencing_token, w.audit_action, w.audit_reason,
                 w.audit_operator, w.audit_service, v.updated_at
-           FROM won AS v
-           JOIN want AS w ON w.scope = v.scope AND w.key = v.key
-          WHERE w.audit_action IS NOT NULL
+           FROM (SELECT * FROM want WHERE audit_action IS NOT NULL OFFSET 0) AS w
+           JOIN won AS v ON w.scope = v.scope AND w.key = v.key
     )
     SELECT scope, key, version, created_at, updated_at, lease_until, completed_at, expires_at
       FROM won"
