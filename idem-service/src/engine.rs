@@ -9,6 +9,7 @@
 //! A first Reserve guesses that the key is absent, a holder's command that the key is as this process granted it: one round
 //! trip each. A guess is only ever swapped against, never answered from.
 
+mod each;
 mod grants;
 mod replays;
 mod waiting;
@@ -22,8 +23,9 @@ use fault_point::fault_point;
 use idem_core::{Answer, Command, Put, Record, State, Verdict, decide};
 use tokio::time::{Instant, timeout_at};
 
+pub use self::each::Begun;
 use self::grants::Grants;
-use self::replays::Replays;
+use self::replays::{Moment, Replays};
 use self::waiting::Waiting;
 use crate::store::{
     Audit, Counts, Cursor, Entry, Filter, KeyId, ScopePattern, Snapshot, Store, StoreError, Swap, SwapRequest, Version,
@@ -118,9 +120,20 @@ impl Engine {
         if let Some(outcome) = self.remembered(key, &command) {
             return Ok(outcome);
         }
-        let mut start = self.guess(key, &command);
+        let start = self.guess(key, &command);
+        self.carry_on(key, &command, start, limit).await
+    }
+
+    /// Decides and swaps, and once more when the store blinks.
+    async fn carry_on(
+        &self,
+        key: &KeyId,
+        command: &Command,
+        mut start: Option<Seen>,
+        limit: Instant,
+    ) -> Result<Outcome, EngineError> {
         for _ in 0..BLIPS {
-            match self.rounds(key, &command, None, start, limit).await {
+            match self.rounds(key, command, None, start, limit).await {
                 Err(EngineError::Store(StoreError::Unavailable(cause))) if Instant::now() + BLIP_PAUSE < limit => {
                     // Perhaps only the reply is lost: every command meets its own commit as its own.
                     tracing::debug!(%cause, "the store failed, asking once more");
@@ -131,7 +144,7 @@ impl Engine {
                 settled => return settled,
             }
         }
-        self.rounds(key, &command, None, None, limit).await
+        self.rounds(key, command, None, None, limit).await
     }
 
     /// Carries out a Resolve; `audit` is written with it. Never repeated here: it would be audited twice.
@@ -251,12 +264,23 @@ impl Engine {
         audit: Option<Audit>,
         limit: Instant,
     ) -> Result<Swap, EngineError> {
-        let asked = self.replays.moment();
         let write = SwapRequest { key: key.clone(), seen, put, audit, until: Some(limit) };
+        only(self.swap_all(vec![write], limit).await?)
+    }
+
+    /// Carries out writes in one go, and learns from what became of them.
+    async fn swap_all(&self, writes: Vec<SwapRequest>, limit: Instant) -> Result<Vec<Swap>, EngineError> {
+        let asked = self.replays.moment();
+        let keys: Vec<KeyId> = writes.iter().map(|write| write.key.clone()).collect();
         fault_point!("idem swap: ask" => Err(StoreError::at_fault_point().into()));
-        let swap = only(within(limit, self.store.swap(vec![write])).await?)?;
+        let swaps = within(limit, self.store.swap(writes)).await?;
         fault_point!("idem swap: answered" => Err(StoreError::at_fault_point().into()));
-        match &swap {
+        keys.iter().zip(&swaps).for_each(|(key, swap)| self.learn(key, swap, asked));
+        Ok(swaps)
+    }
+
+    fn learn(&self, key: &KeyId, swap: &Swap, asked: Moment) {
+        match swap {
             Swap::Won(snapshot) => {
                 self.replays.keep(key, snapshot, asked);
                 if snapshot.record.as_ref().is_some_and(|r| r.state == State::InProgress) {
@@ -271,7 +295,6 @@ impl Engine {
                 self.grants.forget(key);
             }
         }
-        Ok(swap)
     }
 
     /// The answer of a Reserve whose key is known to be completed, without asking the store.

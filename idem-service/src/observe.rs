@@ -26,28 +26,23 @@ pub(crate) async fn call<T>(
     async { counted(command, work.await).map(Response::new).map_err(Status::from) }.instrument(span).await
 }
 
-/// Runs one item of a call as [`call`] would if it had come alone. Its span continues `traced`, the trace of whoever asked for it,
-/// and links the call that carried it, `carrier`; an item without a trace belongs to the call.
+/// The span of one item of a call, as [`call`] would open it if the item had come alone. It continues `traced`, the trace of whoever
+/// asked for the item, and links the call that carried it, `carrier`; an item without a trace belongs to the call.
+pub(crate) fn item_span(name: &'static str, traced: Option<Parent>, carrier: Option<&str>) -> Span {
+    let Some(parent) = traced else { return span(name, Span::current().id()) };
+    let span = span(name, None);
+    parent.adopt(&span);
+    span.in_scope(|| carrier.into_iter().for_each(chassis::trace::link_to));
+    span
+}
+
+/// Runs what is left of one item of a call inside its span, and counts what it came to.
 pub(crate) async fn item<T>(
     command: &'static str,
-    name: &'static str,
-    (traced, carrier): (Option<Parent>, Option<&str>),
+    span: Span,
     work: impl Future<Output = Result<(T, &'static str), Refusal>>,
 ) -> Result<T, Refusal> {
-    let (span, carrier) = match traced {
-        Some(parent) => {
-            let span = span(name, None);
-            parent.adopt(&span);
-            (span, carrier)
-        }
-        None => (span(name, Span::current().id()), None),
-    };
-    async {
-        carrier.into_iter().for_each(chassis::trace::link_to);
-        counted(command, work.await)
-    }
-    .instrument(span)
-    .await
+    async { counted(command, work.await) }.instrument(span).await
 }
 
 /// Counts a call of many items that is refused before any of them is begun.
@@ -89,7 +84,11 @@ fn count(command: &'static str, outcome: &'static str) {
 
 /// Notes on the current span which key a call is about.
 pub(crate) fn note_key(key: &KeyId) {
-    let span = Span::current();
+    note_key_on(&Span::current(), key);
+}
+
+/// Notes on a span which key it is about.
+pub(crate) fn note_key_on(span: &Span, key: &KeyId) {
     if span.is_disabled() {
         return;
     }
@@ -159,7 +158,7 @@ mod tests {
     async fn trace_of_item(traced: Option<&str>, carrier: Option<&str>) -> String {
         let traced = traced.and_then(Parent::from_traceparent);
         let work = async { Ok((current_trace_id(), "granted")) };
-        item("reserve", "reserve key", (traced, carrier), work).await.unwrap_or_default()
+        item("reserve", item_span("reserve key", traced, carrier), work).await.unwrap_or_default()
     }
 
     #[tokio::test]

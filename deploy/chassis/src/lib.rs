@@ -21,6 +21,8 @@
 //! }
 //! ```
 
+mod allocator;
+
 pub mod admin;
 pub mod clock;
 pub mod deadline;

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use ahash::RandomState;
 use idem_core::Fingerprint;
 use moka::sync::Cache;
 use tokio::time::Instant;
@@ -20,7 +21,7 @@ pub struct Pace(Arc<dyn Fn() -> Duration + Send + Sync>);
 
 /// Answers that were seen, for the same request of the same scope; bounded by bytes.
 pub(crate) struct Replays {
-    kept: Cache<KeyId, Arc<Copy>>,
+    kept: Cache<KeyId, Arc<Copy>, RandomState>,
     bytes: u64,
     pace: Pace,
 }
@@ -75,7 +76,10 @@ impl fmt::Debug for Pace {
 impl Replays {
     /// With room for about `bytes` of answers; for none at all with 0.
     pub(crate) fn new(bytes: u64, pace: Pace) -> Self {
-        let kept = Cache::builder().max_capacity(bytes).weigher(|_: &KeyId, copy: &Arc<Copy>| copy.weight()).build();
+        let kept = Cache::builder()
+            .max_capacity(bytes)
+            .weigher(|_: &KeyId, copy: &Arc<Copy>| copy.weight())
+            .build_with_hasher(RandomState::new());
         Self { kept, bytes, pace }
     }
 

@@ -1,5 +1,7 @@
 //! What a store keeps under a key, as it judges it by its clock.
 
+use std::sync::Arc;
+
 use crate::{AttemptId, FencingToken, Fingerprint, OperationId, Response, RetentionPeriod};
 
 /// The record of one key.
@@ -73,9 +75,9 @@ pub enum GrantedBy {
     Reclaim,
 }
 
-/// A W3C `traceparent`, or nothing.
+/// A W3C `traceparent`, or nothing. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct TraceContext(String);
+pub struct TraceContext(Arc<str>);
 
 /// A trace context that is too long or not printable ASCII.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -89,7 +91,7 @@ impl TraceContext {
     pub fn new(traceparent: impl Into<String>) -> Result<Self, TraceContextError> {
         let traceparent = traceparent.into();
         let fits = traceparent.len() <= Self::LEN_MAX && traceparent.bytes().all(|b| b.is_ascii_graphic());
-        if fits { Ok(Self(traceparent)) } else { Err(TraceContextError) }
+        if fits { Ok(Self(traceparent.into())) } else { Err(TraceContextError) }
     }
 
     /// The `traceparent`, empty when there is none.

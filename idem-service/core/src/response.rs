@@ -1,5 +1,7 @@
 //! The stored answer.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 /// The largest body that is stored.
@@ -9,13 +11,13 @@ const HEADERS_MAX: usize = 64;
 const HEADER_BYTES_MAX: usize = 16 * 1024;
 const RESOURCE_ID_MAX: usize = 200;
 
-/// The answer that a holder stores and every later Reserve replays, byte for byte.
+/// The answer that a holder stores and every later Reserve replays, byte for byte. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Response {
     status: u16,
-    headers: Vec<(String, String)>,
+    headers: Arc<[(String, String)]>,
     body: Bytes,
-    resource_id: String,
+    resource_id: Arc<str>,
 }
 
 /// A response that is out of bounds.
@@ -64,7 +66,7 @@ impl Response {
         if resource_id.len() > RESOURCE_ID_MAX || has_control(&resource_id) {
             return Err(ResponseError::ResourceId);
         }
-        Ok(Self { status, headers, body, resource_id })
+        Ok(Self { status, headers: headers.into(), body, resource_id: resource_id.into() })
     }
 
     /// HTTP status.
@@ -77,7 +79,7 @@ impl Response {
         &self.headers
     }
 
-    /// The body; cheap to clone.
+    /// The body.
     pub fn body(&self) -> &Bytes {
         &self.body
     }

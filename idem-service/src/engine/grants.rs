@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ahash::RandomState;
 use moka::sync::Cache;
 
 use crate::store::{KeyId, Snapshot};
@@ -14,14 +15,14 @@ const KEPT: Duration = Duration::from_secs(3600);
 
 /// What this process saw when it granted a key. A memory, never the truth: it may only be swapped against.
 pub(super) struct Grants {
-    remembered: Cache<KeyId, Arc<Snapshot>>,
+    remembered: Cache<KeyId, Arc<Snapshot>, RandomState>,
 }
 
 // === impl Grants ===
 
 impl Grants {
     pub(super) fn new() -> Self {
-        Self { remembered: Cache::builder().max_capacity(CAPACITY).time_to_live(KEPT).build() }
+        Self { remembered: Cache::builder().max_capacity(CAPACITY).time_to_live(KEPT).build_with_hasher(RandomState::new()) }
     }
 
     pub(super) fn recall(&self, key: &KeyId) -> Option<Arc<Snapshot>> {

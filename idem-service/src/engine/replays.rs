@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ahash::RandomState;
 use database::Clock;
 use idem_core::State;
 use moka::sync::Cache;
@@ -17,7 +18,7 @@ const ENTRY_BYTES: usize = 1024;
 
 /// Snapshots of completed keys, bounded by bytes.
 pub(super) struct Replays {
-    kept: Option<Cache<KeyId, Arc<Copy>>>,
+    kept: Option<Cache<KeyId, Arc<Copy>, RandomState>>,
     bytes: u64,
     clock: Clock,
 }
@@ -40,8 +41,12 @@ pub(super) struct Moment {
 impl Replays {
     /// Keeps about `bytes` of answers; none at all for 0. `clock` is the store's.
     pub(super) fn new(bytes: u64, clock: Clock) -> Self {
-        let kept = (bytes > 0)
-            .then(|| Cache::builder().max_capacity(bytes).weigher(|_: &KeyId, copy: &Arc<Copy>| copy.weight()).build());
+        let kept = (bytes > 0).then(|| {
+            Cache::builder()
+                .max_capacity(bytes)
+                .weigher(|_: &KeyId, copy: &Arc<Copy>| copy.weight())
+                .build_with_hasher(RandomState::new())
+        });
         Self { kept, bytes, clock }
     }
 

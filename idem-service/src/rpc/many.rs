@@ -1,9 +1,10 @@
-//! Many items in one call: each is carried out as if it had come alone, at the same time as the others, so that the store's front
-//! takes them together.
+//! Many items in one call: each is carried out as if it had come alone, at the same time as the others. The first round of all is
+//! one write.
 
 use futures::future::join_all;
 use idem_proto::idem::v1 as proto;
 use prost::Message;
+use tracing::Span;
 
 use super::{Call, Rpc};
 use crate::engine::Outcome;
@@ -41,12 +42,21 @@ impl Rpc {
             let granted = items.iter().all(|item| call.may_use(&item.asked.key));
             if granted { Ok(items) } else { Err(Refusal::ScopeNotGranted) }
         });
-        let items = observe::unbegun(kind.command, read)?;
+        let mut items = observe::unbegun(kind.command, read)?;
         let carrier = chassis::trace::current_traceparent();
-        let answers = join_all(items.into_iter().map(|read::Item { asked, traced }| {
-            let (call, carrier) = (&call, carrier.as_deref());
-            observe::item(kind.command, kind.name, (traced, carrier), async move {
-                let outcome = self.carry_out(call, &asked.key, asked.command).await?;
+        let spans: Vec<Span> = items
+            .iter_mut()
+            .map(|item| {
+                let span = observe::item_span(kind.name, item.traced.take(), carrier.as_deref());
+                observe::note_key_on(&span, &item.asked.key);
+                span
+            })
+            .collect();
+        let asked: Vec<_> = items.iter().map(|item| (&item.asked.key, &item.asked.command)).collect();
+        let begun = self.engine.begin_each(&asked, call.deadline).await;
+        let answers = join_all(begun.into_iter().zip(asked).zip(spans).map(|((begun, (key, command)), span)| {
+            observe::item(kind.command, span, async move {
+                let outcome = self.engine.end(begun, key, command).await?;
                 Ok(((kind.answer)(&outcome)?, observe::note_outcome(&outcome)))
             })
         }));
