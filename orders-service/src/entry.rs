@@ -6,7 +6,7 @@ use crate::{
     error::OrdersError,
     operation_id::{Grant, Tenant},
     outcome::{Answer, Kind, Label},
-    store::operations::{self, Identity, Kept, Operation},
+    store::operations::{self, Identity, Kept, Operation, Raise},
 };
 
 /// Who asks for a mutation, and under which grant.
@@ -53,6 +53,13 @@ pub fn at(operation: Operation, grant: Grant) -> Entry {
         _ if operation.begun == Some(grant.token) => Entry::Running,
         _ => Entry::Act,
     }
+}
+
+/// Why an operation did not take a token. It is locked, so this is why it did not.
+pub async fn why_not(tx: &mut Tx<'_>, raise: &Raise) -> Result<OrdersError, OrdersError> {
+    let known = operations::find(tx, raise.grant.operation).await?;
+    let known = known.ok_or(OrdersError::Corrupt("an operation is gone"))?;
+    Ok(if known.token > raise.grant.token { OrdersError::StaleToken } else { OrdersError::OperationReused })
 }
 
 /// Keeps the answer of a call that acted. A repeat of its token is given the same.

@@ -12,6 +12,7 @@ mod coverage;
 mod end;
 mod every;
 mod later;
+mod paid_together;
 mod purchases;
 mod rounds;
 mod stage;
@@ -73,6 +74,8 @@ scenarios! {
     purchases::a_payment_is_refused_while_another_is_open;
     purchases::a_payment_loses_its_answer;
     purchases::a_repeat_waits_for_the_answer only "wait for answer";
+    paid_together::three_payments_are_made_together and postgres;
+    paid_together::odd_payments_are_made_together;
     purchases::an_order_is_confirmed;
     purchases::an_order_without_a_payment_is_cancelled;
     purchases::a_paid_order_is_cancelled_and_refunded and postgres;

@@ -39,14 +39,15 @@ impl Shop {
         Ok(lapsed)
     }
 
-    /// Lapses a batch in one transaction. Whoever sweeps an order as well has locked a ticket type of it before, so two sweeps wait for
-    /// each other there, and the sequence in which the batch locks its orders does not matter.
+    /// Lapses a batch in one transaction.
     async fn lapse(&self, batch: Vec<OrderId>) -> Result<usize, OrdersError> {
         self.store
             .transact("lapse holds", move |tx| {
                 let batch = batch.clone();
                 Box::pin(async move {
                     ticket_types::lock_of_orders(tx, &batch).await?;
+                    // Payments that begin together lock several orders too, and no ticket type before.
+                    orders::lock_all(tx, &batch.iter().copied().collect()).await?;
                     let lapsed = orders::lapse(tx, &batch).await?;
                     ticket_types::free_held(tx, &lapsed).await?;
                     Ok(lapsed.len())

@@ -19,6 +19,7 @@ use crate::{
     place_orders::{self, Fate},
     shop::{SWEEPS_MAX, Settings, Shop, within},
     stock::Seats,
+    trip::{self, Passenger},
 };
 
 /// What is placed in one transaction at most: the bytes of the load are seats here. Enough to make its statements cheap, few enough to
@@ -65,7 +66,7 @@ impl Shop {
     }
 
     async fn place_load(&self, load: Vec<Waiting>) -> Vec<Result<Answer, OrdersError>> {
-        match within(last_deadline(&load), self.carry(load.clone())).await {
+        match within(trip::last_deadline(&load), self.carry(load.clone())).await {
             Ok(fates) => {
                 let ends = load.into_iter().zip(fates).map(|(waiting, fate)| self.place(waiting, Some(fate)));
                 join_all(ends).await
@@ -124,7 +125,7 @@ pub(crate) fn lane(store: &Database, settings: &Settings) -> Orders {
     Lane::new(FLIGHTS, LOAD, Waiting::seats, move |orders: Vec<Waiting>| {
         let store = store.clone();
         Box::pin(async move {
-            let (span, last) = (trip_span(&orders), last_deadline(&orders));
+            let (span, last) = (trip_span(&orders), trip::last_deadline(&orders));
             // Whoever waits here is answered at its own deadline; after the last of them nobody waits, and it is rolled back.
             within(last, place_orders::place(&store, orders, hold_ttl)).instrument(span).await
         })
@@ -158,17 +159,18 @@ impl Waiting {
     }
 }
 
-/// In the trace of the first, and linked from those of the others.
-fn trip_span(orders: &[Waiting]) -> Span {
-    let first = orders.first().map(|waiting| &waiting.span);
-    let span = tracing::debug_span!(parent: first.and_then(Span::id), "place orders", orders = orders.len());
-    for waiting in orders.iter().skip(1) {
-        span.follows_from(waiting.span.id());
+impl Passenger for Waiting {
+    fn span(&self) -> &Span {
+        &self.span
     }
-    span
+
+    fn deadline(&self) -> Option<Deadline> {
+        self.deadline
+    }
 }
 
-/// The deadline after which nobody of these waits.
-fn last_deadline(orders: &[Waiting]) -> Option<Deadline> {
-    orders.iter().map(|waiting| waiting.deadline).collect::<Option<Vec<_>>>()?.into_iter().max()
+/// In the trace of the first, and linked from those of the others.
+fn trip_span(orders: &[Waiting]) -> Span {
+    let span = tracing::debug_span!(parent: trip::parent(orders), "place orders", orders = orders.len());
+    trip::linked(span, orders)
 }

@@ -24,6 +24,7 @@ use crate::{
         orders, ticket_types,
     },
     timestamp::Timestamp,
+    trip::Passenger as _,
 };
 
 /// What became of one order.
@@ -86,7 +87,7 @@ fn firsts<'b>(batch: &'b [Waiting], fates: &mut [Option<Fate>]) -> Result<(First
         let call = &waiting.ask.call;
         let grant = call.grant.ok_or(OrdersError::Corrupt("an order without a key"))?;
         match firsts.entry(grant.operation) {
-            _ if is_over(waiting) => fates[place] = Some(Fate::Failed(OrdersError::Deadline)),
+            _ if waiting.is_over() => fates[place] = Some(Fate::Failed(OrdersError::Deadline)),
             Place::Vacant(vacant) => {
                 vacant.insert(Act { place, grant, waiting });
             }
@@ -117,18 +118,11 @@ async fn enter_all<'b>(
                     fates[act.place] = Some(Fate::Failed(error));
                 }
             },
-            None => fates[act.place] = Some(Fate::Failed(why_not(tx, raise).await?)),
+            None => fates[act.place] = Some(Fate::Failed(entry::why_not(tx, raise).await?)),
         }
     }
     acts.sort_by_key(|act| act.place);
     Ok(acts)
-}
-
-/// Why an operation did not take a token. It is locked, so this is why it did not.
-async fn why_not(tx: &mut Tx<'_>, raise: &Raise) -> Result<OrdersError, OrdersError> {
-    let known = operations::find(tx, raise.grant.operation).await?;
-    let known = known.ok_or(OrdersError::Corrupt("an operation is gone"))?;
-    Ok(if known.token > raise.grant.token { OrdersError::StaleToken } else { OrdersError::OperationReused })
 }
 
 /// Holds the seats of the orders that fit, in their sequence, and returns the answers to keep.
@@ -146,7 +140,7 @@ async fn hold_all<'b>(
     let (mut answers, mut placed, mut short) = (Vec::with_capacity(acts.len()), Vec::new(), Vec::new());
     for act in acts {
         // Whoever was overtaken while its rows were held by somebody else gets nothing.
-        if is_over(act.waiting) {
+        if act.waiting.is_over() {
             fates[act.place] = Some(Fate::Failed(OrdersError::Deadline));
             continue;
         }
@@ -185,8 +179,4 @@ async fn leave_all(
         fates[act.place] = Some(Fate::Answered(answer.clone()));
     }
     Ok(())
-}
-
-fn is_over(waiting: &Waiting) -> bool {
-    waiting.deadline.is_some_and(|deadline| deadline.is_over())
 }

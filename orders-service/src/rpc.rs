@@ -219,7 +219,7 @@ impl OrdersService for Rpc {
         let deadline = Deadline::of(&request);
         let proto::HandleWebhookRequest { body, signature } = request.into_inner();
         let shop = self.shop.clone();
-        let received = async move { shop.receive(body, &signature).await };
+        let received = async move { shop.receive(body, &signature, deadline).await };
         let delivery = self.transacted("handle webhook", deadline, received).await?;
         let outcome = match delivery {
             Delivery::Accepted { is_duplicate } => {

@@ -8,8 +8,11 @@ use tokio::sync::Notify;
 
 use crate::{
     acquirer::{Acquirer, road::Road},
+    begin_payment::{self, Beginnings},
+    conclude::{self, Verdicts},
     error::OrdersError,
     place_order::{self, Orders},
+    receive_events::{self, Events},
 };
 
 /// How often work is begun again because holds that are over were in its way. Each round sweeps them first, so only a flood of holds
@@ -42,14 +45,22 @@ pub struct Shop {
     pub(crate) refund_ordered: Arc<Notify>,
     /// Where orders to be placed wait for each other.
     pub(crate) orders: Orders,
+    /// Where payments to begin wait for each other.
+    pub(crate) beginnings: Beginnings,
+    /// Where verdicts about charges wait for each other.
+    pub(crate) verdicts: Verdicts,
+    /// Where events of the acquirer wait for each other.
+    pub(crate) events: Events,
 }
 
 impl Shop {
     /// Opens the shop over a store and an acquirer.
     pub fn new(store: Database, acquirer: Arc<dyn Acquirer>, settings: Settings) -> Self {
         let orders = place_order::lane(&store, &settings);
+        let beginnings = begin_payment::lane(&store, &settings);
+        let (verdicts, events) = (conclude::lane(&store), receive_events::lane(&store));
         let (acquirer, settings) = (Road::to(acquirer), Arc::new(settings));
-        Self { store, acquirer, settings, refund_ordered: Arc::default(), orders }
+        Self { store, acquirer, settings, refund_ordered: Arc::default(), orders, beginnings, verdicts, events }
     }
 
     /// Runs `work` as one transaction, sweeping holds that are over when it says that they are in its way.

@@ -5,7 +5,7 @@
 //! second dialect would only be a second place for the same bug. The two migration files differ in types alone.
 //!
 //! Locks are taken in one order everywhere, so that transactions wait for each other but never in a circle: event, operation, ticket
-//! types by id, order, payment.
+//! type, order, payment, and several of a kind in the order of their ids.
 
 use database::{Migration, Row, Schema, Value};
 

@@ -1,9 +1,9 @@
 //! The acquirer's events: believed when signed, kept by event id, applied in the transaction that meets their payment.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
-use database::Tx;
+use chassis::deadline::Deadline;
+use database::{DatabaseError, Tx};
+use fault_point::fault_point;
 use serde::Deserialize;
 
 use crate::{
@@ -11,12 +11,13 @@ use crate::{
     money::Currency,
     operation_id::PaymentId,
     payment::Verdict,
+    receive_events::{Fate, Waiting},
     settle::{self, Applied},
     shop::{Shop, alert},
     signature::{self, Rejection},
     store::{
         events::{self, Event},
-        payments,
+        payments::{self, PaymentRow},
     },
 };
 
@@ -40,7 +41,7 @@ pub enum Delivery {
 
 /// What an event did.
 #[derive(Clone, Debug)]
-enum Effect {
+pub(crate) enum Effect {
     /// It had been applied before, waits for its payment, or is of no concern.
     None,
     /// Its word was applied.
@@ -61,9 +62,14 @@ struct Body {
 
 impl Shop {
     /// Takes a delivery. Accepted means durable: the acquirer need not send it again.
-    pub async fn receive(&self, body: Bytes, header: &str) -> Result<Delivery, OrdersError> {
+    pub async fn receive(
+        &self,
+        body: Bytes,
+        header: &str,
+        deadline: Option<Deadline>,
+    ) -> Result<Delivery, OrdersError> {
         let delivery = match read(&self.settings.webhook_secret, &body, header) {
-            Ok(event) => Delivery::Accepted { is_duplicate: self.keep(event, body).await? },
+            Ok(event) => Delivery::Accepted { is_duplicate: self.keep(event, body, deadline).await? },
             Err(rejection) => Delivery::Rejected(rejection),
         };
         metrics::counter!("orders_webhooks_total", "result" => delivery.name()).increment(1);
@@ -71,19 +77,26 @@ impl Shop {
     }
 
     /// Keeps an event and applies it if its payment is there; true when it had been kept before.
-    async fn keep(&self, event: Event, body: Bytes) -> Result<bool, OrdersError> {
-        let event = Arc::new(event);
-        let (is_new, effect) = self
-            .act("receive event", move |tx| {
-                let (event, body) = (Arc::clone(&event), body.clone());
-                Box::pin(async move {
-                    let is_new = events::insert(tx, &event, &body).await?;
-                    Ok((is_new, apply(tx, &event.id).await?))
-                })
-            })
-            .await?;
+    async fn keep(&self, event: Event, body: Bytes, deadline: Option<Deadline>) -> Result<bool, OrdersError> {
+        let id = event.id.clone();
+        fault_point!("receive event: line up" => Err(DatabaseError::Conflict.into()));
+        let fate = self.events.carry_one(Waiting::new(event, body, deadline)).await?;
+        fault_point!("receive event: carried" => Err(DatabaseError::CommitUnknown.into()));
+        let (is_new, effect) = match fate {
+            Fate::Done(effect) => (true, effect),
+            Fate::Alone { is_new } => (is_new, self.apply_event(id).await?),
+            Fate::Failed(error) => return Err(error),
+        };
         self.show(effect);
         Ok(!is_new)
+    }
+
+    async fn apply_event(&self, id: String) -> Result<Effect, OrdersError> {
+        self.act("apply event", move |tx| {
+            let id = id.clone();
+            Box::pin(async move { apply(tx, &id).await })
+        })
+        .await
     }
 
     /// Applies events that came before their payment; returns how many there were.
@@ -92,12 +105,7 @@ impl Shop {
             self.store.read("waiting events", |tx| Box::pin(async move { events::waiting(tx, ROUND).await })).await?;
         let count = waiting.len();
         for id in waiting {
-            let effect = self
-                .act("apply event", move |tx| {
-                    let id = id.clone();
-                    Box::pin(async move { apply(tx, &id).await })
-                })
-                .await?;
+            let effect = self.apply_event(id).await?;
             self.show(effect);
         }
         Ok(count)
@@ -115,25 +123,40 @@ impl Shop {
 /// Applies a kept event once.
 async fn apply(tx: &mut Tx<'_>, id: &str) -> Result<Effect, OrdersError> {
     let Some(event) = events::lock_waiting(tx, id).await? else { return Ok(Effect::None) };
-    let Some(verdict) = verdict(&event.kind) else {
+    let Some(verdict) = event.verdict() else {
         // A kind that a later release may understand is kept, and does not wait for anything.
         events::applied(tx, id).await?;
         return Ok(Effect::None);
     };
-    let payment = match event.payment.as_deref().and_then(PaymentId::parse) {
+    let payment = match event.payment_id() {
         Some(payment) => payments::find(tx, payment).await?,
         None => None,
     };
     let Some(payment) = payment else { return Ok(Effect::None) };
-    let is_ours = event.amount == Some(payment.amount.amount)
-        && event.currency.as_deref() == Some(payment.amount.currency.as_str());
-    let effect = if is_ours {
+    let effect = if about(&event, &payment) {
         Effect::Applied(payment.id, settle::apply(tx, payment.id, verdict).await?)
     } else {
         Effect::Mismatch(format!("event {id} about payment {}: its money is not {}", payment.id, payment.amount))
     };
     events::applied(tx, id).await?;
     Ok(effect)
+}
+
+/// Whether an event speaks of the money of our own row.
+pub(crate) fn about(event: &Event, payment: &PaymentRow) -> bool {
+    event.amount == Some(payment.amount.amount) && event.currency.as_deref() == Some(payment.amount.currency.as_str())
+}
+
+impl Event {
+    /// The word it brings; none when it is of a kind not known here.
+    pub(crate) fn verdict(&self) -> Option<Verdict> {
+        verdict(&self.kind)
+    }
+
+    /// The payment it speaks of, if that can be one of ours.
+    pub(crate) fn payment_id(&self) -> Option<PaymentId> {
+        self.payment.as_deref().and_then(PaymentId::parse)
+    }
 }
 
 fn verdict(kind: &str) -> Option<Verdict> {

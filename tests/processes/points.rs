@@ -105,8 +105,8 @@ deaths! {
     orders_dies_once_the_hold_is_committed_on_postgres: Orders at "place orders: committed#1" in Order;
     orders_dies_before_the_charge_is_sent_on_postgres: Orders at "acquirer charge: send#1" in Payment;
     orders_dies_once_the_charge_is_made_on_postgres: Orders at "acquirer charge: answered#1" in Payment;
-    orders_dies_before_the_settlement_commits_on_postgres: Orders at "settle payment: commit#1" in Payment;
-    orders_dies_once_the_settlement_is_committed_on_postgres: Orders at "settle payment: committed#1" in Payment;
+    orders_dies_before_the_settlement_commits_on_postgres: Orders at "settle payments: commit#1" in Payment;
+    orders_dies_once_the_settlement_is_committed_on_postgres: Orders at "settle payments: committed#1" in Payment;
     gateway_dies_before_it_says_complete_on_postgres: Gateway at "complete: call#1" in Payment;
     idem_dies_once_the_answer_is_stored_on_postgres: Idem at "idem swap: answered#2" in Payment;
     orders_dies_once_the_refund_is_made_on_postgres: Orders at "acquirer refund: answered#1" in Refund;

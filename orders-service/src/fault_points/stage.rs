@@ -209,7 +209,7 @@ impl<'b> Stage<'b> {
             self.insist(delivery, |shop| {
                 let body = Bytes::from(body.clone());
                 let signature = acquirer_sandbox::signature::sign(SECRET, chassis::clock::wall(), &body);
-                async move { shop.receive(body, &signature).await }
+                async move { shop.receive(body, &signature, None).await }
             })
             .await;
         }

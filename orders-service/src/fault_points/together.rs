@@ -63,7 +63,7 @@ pub async fn odd_orders_are_placed_together(stage: &Stage<'_>) {
 }
 
 /// Asks for all of these at once, on one shop: they wait for each other there.
-async fn together(
+pub async fn together(
     stage: &Stage<'_>,
     asks: &[(OperationId, i64, Ask)],
 ) -> Vec<Option<Result<crate::outcome::Answer, OrdersError>>> {

@@ -1,5 +1,7 @@
 //! The inbox of the acquirer's events, keyed by event id.
 
+use std::collections::BTreeSet;
+
 use database::{Row, Tx, params};
 
 use crate::error::OrdersError;
@@ -19,11 +21,12 @@ pub struct Event {
     pub currency: Option<String>,
 }
 
-const INSERT: &str = "\
--- orders.event_insert
+const INSERT_ALL: &str = "\
+-- orders.events_insert
 INSERT INTO acquirer_events (id, type, payment_id, amount, currency, body, received_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
-    ON CONFLICT (id) DO NOTHING";
+{rows}
+    ON CONFLICT (id) DO NOTHING
+RETURNING id";
 
 const LOCK_WAITING: &str = "\
 -- orders.event_lock_waiting
@@ -40,6 +43,16 @@ UPDATE acquirer_events
  WHERE id = $1
    AND applied_at IS NULL";
 
+// Spelt so that Postgres does not go through the index of all that waits.
+const APPLIED_ALL: &str = "\
+-- orders.events_applied
+  WITH done (id) AS ({rows})
+UPDATE acquirer_events
+   SET applied_at = $1
+  FROM done
+ WHERE acquirer_events.id = done.id
+   AND COALESCE(applied_at, 0) = 0";
+
 const WAITING: &str = "\
 -- orders.events_waiting
 SELECT e.id
@@ -48,11 +61,18 @@ SELECT e.id
  WHERE e.applied_at IS NULL
  LIMIT $1";
 
-/// Keeps an event with the bytes it came in; false when it had been kept before.
-pub async fn insert(tx: &mut Tx<'_>, event: &Event, body: &[u8]) -> Result<bool, OrdersError> {
-    let Event { id, kind, payment, amount, currency } = event;
-    let params = params![id, kind, payment.as_deref(), *amount, currency.as_deref(), body, tx.now()];
-    Ok(tx.execute(INSERT, &params).await? == 1)
+/// Keeps events, given in the order of their ids, each once, with the bytes they came in; returns those that had not been kept before.
+pub async fn insert_all<'e>(
+    tx: &mut Tx<'_>,
+    events: impl Iterator<Item = (&'e Event, &'e [u8])>,
+) -> Result<BTreeSet<String>, OrdersError> {
+    let now = tx.now();
+    let row = |(event, body): (&Event, &[u8])| {
+        let Event { id, kind, payment, amount, currency } = event;
+        params![id, kind, payment.as_deref(), *amount, currency.as_deref(), body, now]
+    };
+    let rows: Vec<_> = events.map(row).collect();
+    tx.query_rows(INSERT_ALL, &[], &rows).await?.iter().map(|row| Ok(row.get("id")?)).collect()
 }
 
 /// Locks an event that has not been applied yet; none when it has.
@@ -64,6 +84,13 @@ pub async fn lock_waiting(tx: &mut Tx<'_>, id: &str) -> Result<Option<Event>, Or
 pub async fn applied(tx: &mut Tx<'_>, id: &str) -> Result<(), OrdersError> {
     let params = params![id, tx.now()];
     super::exactly(1, tx.execute(APPLIED, &params).await?)
+}
+
+/// Marks events applied that this transaction has kept.
+pub async fn applied_all(tx: &mut Tx<'_>, ids: impl Iterator<Item = &str>) -> Result<(), OrdersError> {
+    let rows: Vec<_> = ids.map(|id| params![id]).collect();
+    let now = params![tx.now()];
+    super::exactly(rows.len() as u64, tx.execute_rows(APPLIED_ALL, &now, &rows).await?)
 }
 
 /// Events that came before their payment, now that it is there.

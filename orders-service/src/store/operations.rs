@@ -1,6 +1,6 @@
 //! Operations: the highest token seen, and what was answered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use database::{Row, Tx, params};
 
@@ -96,6 +96,15 @@ SELECT token, tenant, kind, request, begun_token, answered_token, label, result
  WHERE id = $1
    FOR UPDATE";
 
+// The locks are taken above the sort, so in the order of the ids.
+const LOCK_ALL: &str = "\
+-- orders.operations_lock
+SELECT id, token, tenant, kind, request, begun_token, answered_token, label, result
+  FROM operations
+ WHERE id IN ({rows})
+ ORDER BY id
+   FOR UPDATE";
+
 const IDENTIFY: &str = "\
 -- orders.operation_identify
 UPDATE operations
@@ -109,6 +118,15 @@ UPDATE operations
    SET begun_token = $2
  WHERE id = $1
    AND token = $2";
+
+const BEGIN_ALL: &str = "\
+-- orders.operations_begin
+  WITH begun (id, token) AS ({rows})
+UPDATE operations
+   SET begun_token = begun.token
+  FROM begun
+ WHERE operations.id = begun.id
+   AND operations.token = begun.token";
 
 const KEEP: &str = "\
 -- orders.operation_keep
@@ -135,6 +153,16 @@ UPDATE operations
    SET answered_token = COALESCE(begun_token, token), label = 'final', result = $2
  WHERE id = $1
    AND (label IS NULL OR label <> 'final')";
+
+const SETTLE_ALL: &str = "\
+-- orders.operations_settle
+  WITH settled (operation, outcome) AS ({rows})
+UPDATE operations
+   SET answered_token = COALESCE(begun_token, token), label = 'final', result = settled.outcome
+  FROM settled
+ WHERE id = settled.operation
+   AND (label IS NULL OR label <> 'final')
+RETURNING id, answered_token";
 
 /// Raises the operation's token and locks it; makes the row of an operation never seen, so that it fences from now on.
 pub async fn raise(tx: &mut Tx<'_>, grant: Grant) -> Result<Operation, OrdersError> {
@@ -182,6 +210,16 @@ pub async fn lock(tx: &mut Tx<'_>, operation: OperationId) -> Result<Operation, 
     read(&row.ok_or(OrdersError::Corrupt("a payment without its operation"))?)
 }
 
+/// Locks operations in the order of their ids. Those that do not exist are not among them.
+pub async fn lock_all(
+    tx: &mut Tx<'_>,
+    operations: &BTreeSet<OperationId>,
+) -> Result<BTreeMap<OperationId, Operation>, OrdersError> {
+    let rows: Vec<_> = operations.iter().map(|operation| params![operation.to_string()]).collect();
+    let found = tx.query_rows(LOCK_ALL, &[], &rows).await?;
+    found.iter().map(|row| Ok((super::id(row, "id", OperationId::parse)?, read(row)?))).collect()
+}
+
 /// Fixes what the operation id stands for.
 pub async fn identify(tx: &mut Tx<'_>, operation: OperationId, identity: &Identity) -> Result<(), OrdersError> {
     let params = params![operation.to_string(), &identity.tenant, identity.kind.as_str(), &identity.request];
@@ -191,6 +229,12 @@ pub async fn identify(tx: &mut Tx<'_>, operation: OperationId, identity: &Identi
 /// Notes that work of several steps begins under this token: a repeat of the token waits instead of acting.
 pub async fn begin(tx: &mut Tx<'_>, grant: Grant) -> Result<(), OrdersError> {
     super::exactly(1, tx.execute(BEGIN, &params![grant.operation.to_string(), grant.token.get()]).await?)
+}
+
+/// Notes the same for operations that are locked and whose tokens these are.
+pub async fn begin_all(tx: &mut Tx<'_>, grants: impl Iterator<Item = Grant>) -> Result<(), OrdersError> {
+    let rows: Vec<_> = grants.map(|grant| params![grant.operation.to_string(), grant.token.get()]).collect();
+    super::exactly(rows.len() as u64, tx.execute_rows(BEGIN_ALL, &[], &rows).await?)
 }
 
 /// Keeps the answer given to this token; false when a higher token or a final answer is there, which then stands.
@@ -217,6 +261,25 @@ pub async fn keep_all<'a>(
 /// Keeps what the acquirer's word made of a payment's operation, for good.
 pub async fn settle(tx: &mut Tx<'_>, operation: OperationId, outcome: &Outcome) -> Result<(), OrdersError> {
     super::exactly(1, tx.execute(SETTLE, &params![operation.to_string(), wire::encode(Kind::Pay, outcome)]).await?)
+}
+
+/// Keeps what the acquirer's words made of locked operations, for good; returns what is kept.
+pub async fn settle_all(
+    tx: &mut Tx<'_>,
+    outcomes: BTreeMap<OperationId, Outcome>,
+) -> Result<BTreeMap<OperationId, Kept>, OrdersError> {
+    let row = |(id, outcome): (&OperationId, &Outcome)| params![id.to_string(), wire::encode(Kind::Pay, outcome)];
+    let rows: Vec<_> = outcomes.iter().map(row).collect();
+    let mut tokens = BTreeMap::new();
+    for row in tx.query_rows(SETTLE_ALL, &[], &rows).await? {
+        tokens.insert(super::id(&row, "id", OperationId::parse)?, token(&row, "answered_token")?);
+    }
+    super::exactly(rows.len() as u64, tokens.len() as u64)?;
+    let kept = outcomes.into_iter().map(|(id, outcome)| {
+        let token = tokens.remove(&id).flatten().ok_or(OrdersError::Corrupt("answered_token"))?;
+        Ok((id, Kept { token, kind: Kind::Pay, label: Label::Final, outcome: Some(outcome) }))
+    });
+    kept.collect()
 }
 
 fn read(row: &Row) -> Result<Operation, OrdersError> {

@@ -1,6 +1,9 @@
 //! Orders, their items and their tickets.
 
-use std::sync::LazyLock;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::LazyLock,
+};
 
 use database::{Row, Tx, params};
 
@@ -59,6 +62,15 @@ SELECT id, tenant, venue, status, total, currency, created_at, hold_expires_at, 
  WHERE id = $1
    FOR UPDATE";
 
+// The locks are taken above the sort, so in the order of the ids.
+const LOCK_ALL: &str = "\
+-- orders.orders_lock
+SELECT id, tenant, venue, status, total, currency, created_at, hold_expires_at, hold_until, paid_by
+  FROM orders
+ WHERE id IN ({rows})
+ ORDER BY id
+   FOR UPDATE";
+
 const INSERT_ORDERS: &str = "\
 -- orders.orders_insert
 INSERT INTO orders (id, tenant, venue, status, total, currency, created_at, hold_expires_at, hold_until)
@@ -82,6 +94,12 @@ SELECT i.ticket_type, i.quantity, i.unit_price, o.currency
  WHERE i.order_id = $1
  ORDER BY i.position";
 
+const SEATS: &str = "\
+-- orders.orders_seats
+SELECT order_id, ticket_type, quantity
+  FROM order_items
+ WHERE order_id IN ({rows})";
+
 const TICKETS: &str = "\
 -- orders.order_tickets
 SELECT id, ticket_type, used_at
@@ -96,11 +114,29 @@ UPDATE orders
  WHERE id = $1
    AND status = $2";
 
+// The status travels with each row: written out it would lead Postgres through the index of all that is pending.
+const MOVE_ALL: &str = "\
+-- orders.orders_move
+  WITH moving (id, was, status, paid_by) AS ({rows})
+UPDATE orders
+   SET status = moving.status, paid_by = moving.paid_by
+  FROM moving
+ WHERE orders.id = moving.id
+   AND orders.status = moving.was";
+
 const HOLD_UNTIL: &str = "\
 -- orders.order_hold_until
 UPDATE orders
    SET hold_until = hold_expires_at + $2
  WHERE id = $1";
+
+const HOLD_ALL_UNTIL: &str = "\
+-- orders.orders_hold_until
+  WITH paying (id) AS ({rows})
+UPDATE orders
+   SET hold_until = hold_expires_at + $1
+  FROM paying
+ WHERE orders.id = paying.id";
 
 static LAPSE: LazyLock<String> = LazyLock::new(|| {
     let ids = super::places(2, LAPSE_MAX);
@@ -178,6 +214,13 @@ pub async fn lock(tx: &mut Tx<'_>, id: OrderId) -> Result<Option<OrderRow>, Orde
     tx.query_opt(LOCK, &params![id.to_string()]).await?.as_ref().map(read).transpose()
 }
 
+/// Locks orders in the order of their ids. Those that do not exist are not among them.
+pub async fn lock_all(tx: &mut Tx<'_>, ids: &BTreeSet<OrderId>) -> Result<BTreeMap<OrderId, OrderRow>, OrdersError> {
+    let rows: Vec<_> = ids.iter().map(|id| params![id.to_string()]).collect();
+    let found = tx.query_rows(LOCK_ALL, &[], &rows).await?;
+    found.iter().map(|row| read(row).map(|found| (found.id, found))).collect()
+}
+
 /// Writes new orders, each of a tenant, with their items and one ticket a seat.
 pub async fn insert_all(tx: &mut Tx<'_>, placed: &[(&str, Order)]) -> Result<(), OrdersError> {
     let (mut orders, mut items, mut tickets) = (Vec::with_capacity(placed.len()), Vec::new(), Vec::new());
@@ -223,6 +266,20 @@ pub async fn view(tx: &mut Tx<'_>, row: OrderRow) -> Result<Order, OrdersError> 
     })
 }
 
+/// How many seats of which ticket types each of these orders has. Fixed when an order is placed, so no lock is needed.
+pub async fn seats(
+    tx: &mut Tx<'_>,
+    ids: &BTreeSet<OrderId>,
+) -> Result<BTreeMap<OrderId, Vec<(String, i64)>>, OrdersError> {
+    let rows: Vec<_> = ids.iter().map(|id| params![id.to_string()]).collect();
+    let mut seats = BTreeMap::<OrderId, Vec<_>>::new();
+    for row in tx.query_rows(SEATS, &[], &rows).await? {
+        let order = super::id(&row, "order_id", OrderId::parse)?;
+        seats.entry(order).or_default().push((row.get("ticket_type")?, row.get("quantity")?));
+    }
+    Ok(seats)
+}
+
 /// Moves a locked order on; `paid_by` names the payment when one pays it.
 pub async fn advance(
     tx: &mut Tx<'_>,
@@ -237,10 +294,29 @@ pub async fn advance(
     Ok(())
 }
 
+/// Marks locked pending orders paid, each by its payment.
+pub async fn pay_all(tx: &mut Tx<'_>, payments: impl Iterator<Item = (OrderId, PaymentId)>) -> Result<(), OrdersError> {
+    let (was, status) = (OrderStatus::Pending.as_str(), OrderStatus::Paid.as_str());
+    let row = |(id, payment): (OrderId, PaymentId)| params![id.to_string(), was, status, payment.to_string()];
+    let rows: Vec<_> = payments.map(row).collect();
+    super::exactly(rows.len() as u64, tx.execute_rows(MOVE_ALL, &[], &rows).await?)
+}
+
 /// Sets how long after `hold_expires_at` the hold lives on: `--hold-ttl` while a payment is undecided, nothing otherwise.
 pub async fn hold_on(tx: &mut Tx<'_>, id: OrderId, extra: std::time::Duration) -> Result<(), OrdersError> {
     let extra = Timestamp(0).plus(extra).0;
     super::exactly(1, tx.execute(HOLD_UNTIL, &params![id.to_string(), extra]).await?)
+}
+
+/// Sets the same for locked orders, each named once.
+pub async fn hold_all_on(
+    tx: &mut Tx<'_>,
+    ids: impl Iterator<Item = OrderId>,
+    extra: std::time::Duration,
+) -> Result<(), OrdersError> {
+    let rows: Vec<_> = ids.map(|id| params![id.to_string()]).collect();
+    let extra = params![Timestamp(0).plus(extra).0];
+    super::exactly(rows.len() as u64, tx.execute_rows(HOLD_ALL_UNTIL, &extra, &rows).await?)
 }
 
 /// Marks those of at most [`LAPSE_MAX`] orders expired that are pending and whose hold is over; returns which.

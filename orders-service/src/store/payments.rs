@@ -1,6 +1,9 @@
 //! Payments, and the watch over every payment id that was sent.
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use database::{Row, Tx, params};
 
@@ -58,11 +61,26 @@ SELECT id, operation_id, tenant, order_id, amount, currency, method, status, clo
   FROM payments
  WHERE id = $1";
 
+const FIND_ALL: &str = "\
+-- orders.payments_find
+SELECT id, operation_id, tenant, order_id, amount, currency, method, status, closed_at, next_ask_at, asks, last_word
+  FROM payments
+ WHERE id IN ({rows})";
+
 const LOCK: &str = "\
 -- orders.payment_lock
 SELECT id, operation_id, tenant, order_id, amount, currency, method, status, closed_at, next_ask_at, asks, last_word
   FROM payments
  WHERE id = $1
+   FOR UPDATE";
+
+// The locks are taken above the sort, so in the order of the ids.
+const LOCK_ALL: &str = "\
+-- orders.payments_lock
+SELECT id, operation_id, tenant, order_id, amount, currency, method, status, closed_at, next_ask_at, asks, last_word
+  FROM payments
+ WHERE id IN ({rows})
+ ORDER BY id
    FOR UPDATE";
 
 const HAS_OPEN: &str = "\
@@ -73,10 +91,23 @@ SELECT id
    AND status IN ('started', 'pending')
  LIMIT 1";
 
-const START: &str = "\
--- orders.payment_start
-INSERT INTO payments (id, operation_id, tenant, order_id, amount, currency, method, status, created_at, next_ask_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, 'started', $8, $9)";
+const START_ALL: &str = "\
+-- orders.payments_start
+INSERT INTO payments (id, operation_id, tenant, order_id, amount, currency, method, created_at, next_ask_at, status)
+{rows}";
+
+// Questions of their own for each row: joined, Postgres would go through the index of all that is open.
+const IN_THE_WAY: &str = "\
+-- orders.payments_in_the_way
+  WITH wanted (id, order_id) AS ({rows})
+SELECT (SELECT p.id
+          FROM payments p
+         WHERE p.id = wanted.id) AS known,
+       (SELECT p.order_id
+          FROM payments p
+         WHERE p.order_id = wanted.order_id
+           AND p.status IN ('started', 'pending')) AS taken
+  FROM wanted";
 
 const REOPEN: &str = "\
 -- orders.payment_reopen
@@ -105,6 +136,16 @@ UPDATE payments
    SET status = $3, next_ask_at = NULL
  WHERE id = $1
    AND status = $2";
+
+// The status travels with each row: written out it would lead Postgres through the index of all that is open.
+const DECIDE_ALL: &str = "\
+-- orders.payments_decide
+  WITH decided (id, was, status) AS ({rows})
+UPDATE payments
+   SET status = decided.status, next_ask_at = NULL
+  FROM decided
+ WHERE payments.id = decided.id
+   AND payments.status = decided.was";
 
 const NOTE: &str = "\
 -- orders.payment_note
@@ -142,10 +183,26 @@ pub async fn find(tx: &mut Tx<'_>, id: PaymentId) -> Result<Option<PaymentRow>, 
     tx.query_opt(FIND, &params![id.to_string()]).await?.as_ref().map(read).transpose()
 }
 
+/// Reads payments without locking them. Those that do not exist are not among them.
+pub async fn find_all(
+    tx: &mut Tx<'_>,
+    ids: &BTreeSet<PaymentId>,
+) -> Result<BTreeMap<PaymentId, PaymentRow>, OrdersError> {
+    read_all(tx, FIND_ALL, ids).await
+}
+
 /// Locks a payment; its operation and order are locked before, when they are to change.
 pub async fn lock(tx: &mut Tx<'_>, id: PaymentId) -> Result<PaymentRow, OrdersError> {
     let row = tx.query_opt(LOCK, &params![id.to_string()]).await?;
     read(&row.ok_or(OrdersError::Corrupt("a payment is gone"))?)
+}
+
+/// Locks payments in the order of their ids, likewise. Those that do not exist are not among them.
+pub async fn lock_all(
+    tx: &mut Tx<'_>,
+    ids: &BTreeSet<PaymentId>,
+) -> Result<BTreeMap<PaymentId, PaymentRow>, OrdersError> {
+    read_all(tx, LOCK_ALL, ids).await
 }
 
 /// Is a payment of this order undecided? Certain while the order is locked.
@@ -153,20 +210,44 @@ pub async fn has_open(tx: &mut Tx<'_>, order: OrderId) -> Result<bool, OrdersErr
     Ok(tx.query_opt(HAS_OPEN, &params![order.to_string()]).await?.is_some())
 }
 
+/// Which of these payments are there, and which of these orders have an undecided one. Certain while operations and orders are locked.
+pub async fn in_the_way(
+    tx: &mut Tx<'_>,
+    wanted: impl Iterator<Item = (PaymentId, OrderId)>,
+) -> Result<(BTreeSet<PaymentId>, BTreeSet<OrderId>), OrdersError> {
+    let rows: Vec<_> = wanted.map(|(id, order)| params![id.to_string(), order.to_string()]).collect();
+    let (mut known, mut taken) = (BTreeSet::new(), BTreeSet::new());
+    for row in tx.query_rows(IN_THE_WAY, &[], &rows).await? {
+        known.extend(optional_id(&row, "known", PaymentId::parse)?);
+        taken.extend(optional_id(&row, "taken", OrderId::parse)?);
+    }
+    Ok((known, taken))
+}
+
 /// Records a payment before it is sent, and puts it on the watch.
 pub async fn start(tx: &mut Tx<'_>, row: &PaymentRow) -> Result<(), OrdersError> {
-    let params = params![
-        row.id.to_string(),
-        row.operation.to_string(),
-        &row.tenant,
-        row.order.to_string(),
-        row.amount.amount,
-        row.amount.currency.as_str(),
-        &row.method,
-        tx.now(),
-        row.next_ask_at.map(|at| at.0),
-    ];
-    super::exactly(1, tx.execute(START, &params).await?)
+    start_all(tx, std::slice::from_ref(row)).await
+}
+
+/// Records payments before they are sent, and puts them on the watch.
+pub async fn start_all(tx: &mut Tx<'_>, payments: &[PaymentRow]) -> Result<(), OrdersError> {
+    let now = tx.now();
+    let row = |row: &PaymentRow| {
+        params![
+            row.id.to_string(),
+            row.operation.to_string(),
+            &row.tenant,
+            row.order.to_string(),
+            row.amount.amount,
+            row.amount.currency.as_str(),
+            &row.method,
+            now,
+            row.next_ask_at.map(|at| at.0),
+            PaymentStatus::Started.as_str(),
+        ]
+    };
+    let rows: Vec<_> = payments.iter().map(row).collect();
+    super::exactly(rows.len() as u64, tx.execute_rows(START_ALL, &[], &rows).await?)
 }
 
 /// Opens a payment again that had been given up.
@@ -195,6 +276,16 @@ pub async fn decide(tx: &mut Tx<'_>, row: &mut PaymentRow, to: PaymentStatus) ->
     super::exactly(1, tx.execute(DECIDE, &params).await?)?;
     row.status = to;
     Ok(())
+}
+
+/// Decides locked payments, each of which stands where it says, alike; the watch over them ends.
+pub async fn decide_all(
+    tx: &mut Tx<'_>,
+    payments: impl Iterator<Item = (PaymentId, PaymentStatus)>,
+    to: PaymentStatus,
+) -> Result<(), OrdersError> {
+    let rows: Vec<_> = payments.map(|(id, was)| params![id.to_string(), was.as_str(), to.as_str()]).collect();
+    super::exactly(rows.len() as u64, tx.execute_rows(DECIDE_ALL, &[], &rows).await?)
 }
 
 /// Notes what was learnt about an undecided payment; a decided one is left alone.
@@ -246,6 +337,16 @@ impl LastWord {
     }
 }
 
+async fn read_all(
+    tx: &mut Tx<'_>,
+    sql: &str,
+    ids: &BTreeSet<PaymentId>,
+) -> Result<BTreeMap<PaymentId, PaymentRow>, OrdersError> {
+    let rows: Vec<_> = ids.iter().map(|id| params![id.to_string()]).collect();
+    let found = tx.query_rows(sql, &[], &rows).await?;
+    found.iter().map(|row| read(row).map(|found| (found.id, found))).collect()
+}
+
 fn read(row: &Row) -> Result<PaymentRow, OrdersError> {
     let last_word = row.get::<Option<String>>("last_word")?;
     let last_word =
@@ -257,10 +358,19 @@ fn read(row: &Row) -> Result<PaymentRow, OrdersError> {
         order: super::id(row, "order_id", OrderId::parse)?,
         amount: super::money(row, "amount")?,
         method: row.get("method")?,
-        status: PaymentStatus::parse(&row.get::<String>("status")?).ok_or(OrdersError::Corrupt("payment status"))?,
+        status: status(row)?,
         closed_at: row.get::<Option<i64>>("closed_at")?.map(Timestamp),
         next_ask_at: row.get::<Option<i64>>("next_ask_at")?.map(Timestamp),
         asks: row.get("asks")?,
         last_word,
     })
+}
+
+fn optional_id<T>(row: &Row, column: &'static str, parse: fn(&str) -> Option<T>) -> Result<Option<T>, OrdersError> {
+    let text = row.get::<Option<String>>(column)?;
+    text.map(|text| parse(&text).ok_or(OrdersError::Corrupt(column))).transpose()
+}
+
+fn status(row: &Row) -> Result<PaymentStatus, OrdersError> {
+    PaymentStatus::parse(&row.get::<String>("status")?).ok_or(OrdersError::Corrupt("payment status"))
 }

@@ -85,6 +85,15 @@ UPDATE ticket_types
    AND ticket_types.id = i.ticket_type
    AND ticket_types.held >= i.quantity";
 
+const SELL_ALL_HELD: &str = "\
+-- orders.stock_sell_all_held
+  WITH leaving (id, quantity) AS ({rows})
+UPDATE ticket_types
+   SET held = held - leaving.quantity, sold = sold + leaving.quantity
+  FROM leaving
+ WHERE ticket_types.id = leaving.id
+   AND held >= leaving.quantity";
+
 const SELL_FREE: &str = "\
 -- orders.stock_sell_free
 UPDATE ticket_types
@@ -246,6 +255,12 @@ pub async fn lock_all(tx: &mut Tx<'_>, ids: &BTreeSet<&str>) -> Result<BTreeMap<
 pub async fn hold_all<'t>(tx: &mut Tx<'_>, taken: impl Iterator<Item = (&'t str, i64)>) -> Result<(), OrdersError> {
     let rows: Vec<_> = taken.map(|(id, quantity)| params![id, quantity]).collect();
     super::exactly(rows.len() as u64, tx.execute_rows(HOLD_ALL, &[], &rows).await?)
+}
+
+/// Sells held seats of locked ticket types.
+pub async fn sell_held<'t>(tx: &mut Tx<'_>, sold: impl Iterator<Item = (&'t str, i64)>) -> Result<(), OrdersError> {
+    let rows: Vec<_> = sold.map(|(id, quantity)| params![id, quantity]).collect();
+    super::exactly(rows.len() as u64, tx.execute_rows(SELL_ALL_HELD, &[], &rows).await?)
 }
 
 /// Those of these ticket types that have seats counted as held whose hold is over.

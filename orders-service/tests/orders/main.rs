@@ -10,6 +10,7 @@ mod lifecycle;
 mod messages;
 mod money;
 mod outage;
+mod paid_together;
 mod payments;
 mod resolving;
 mod sandbox;

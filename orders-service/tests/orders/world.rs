@@ -93,6 +93,11 @@ impl World {
         Arc::clone(&self._store)
     }
 
+    /// The store, for another service on it.
+    pub fn store(&self) -> Arc<Scratch> {
+        Arc::clone(&self._store)
+    }
+
     /// Where the store is, past any pooler.
     pub fn store_directly(&self) -> StoreUrl {
         self._store.direct()
