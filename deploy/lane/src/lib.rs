@@ -129,6 +129,8 @@ where
     E: Failure,
 {
     let flight = async move {
+        // Whoever can ask already does so first: what has woken one caller has often woken others.
+        tokio::task::yield_now().await;
         while let Some(callers) = inner.queue.next_load() {
             inner.trip(callers).await;
         }
