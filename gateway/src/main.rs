@@ -1,9 +1,12 @@
 //! `gateway --api-keys FILE`: serves the REST API until it is told to end.
 
-use chassis::{process, shutdown};
+use chassis::{Allocator, process, shutdown};
 use clap::Parser as _;
 use gateway::{Config, ConfigError, Flags, Gateway, StartError};
 use std::{process::ExitCode, time::Duration};
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 fn main() -> ExitCode {
     let flags = Flags::parse();

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use chassis::{flags, process, shutdown};
+use chassis::{Allocator, flags, process, shutdown};
 use clap::{Parser, Subcommand};
 use database::{Clock, StoreUrl};
 use idem_service::{Config, IdemService, StartError, store};
@@ -32,6 +32,9 @@ enum Command {
     /// Print the configuration as environment variables, then exit.
     PrintConfig(Config),
 }
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 fn main() -> ExitCode {
     let Cli { command, config } = parse();

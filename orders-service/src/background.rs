@@ -13,10 +13,10 @@ use tokio::sync::Notify;
 
 use crate::{error::OrdersError, shop::Shop};
 
-/// Between two looks at what falls due by the clock alone.
+/// Between two looks at payments, which fall due by the clock alone.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Between two looks at what usually announces itself.
+/// Between two looks at what announces itself, or is met by whoever needs it: seats whose hold is over are free for the next order at once.
 const LOOK_SELDOM: Duration = Duration::from_secs(1);
 
 /// Between two looks while the store fails.
@@ -27,7 +27,7 @@ pub(crate) fn start(shop: &Shop, tasks: &Tasks, shutdown: &Shutdown) {
     let never = Arc::new(Notify::new());
     let ordered = Arc::clone(&shop.refund_ordered);
     let start = Start { shop, tasks, shutdown };
-    start.run("sweep holds", LOOK, &never, |shop| async move { shop.sweep_round().await });
+    start.run("sweep holds", LOOK_SELDOM, &never, |shop| async move { shop.sweep_round().await });
     start.run("watch payments", LOOK, &never, |shop| async move { shop.watch_round().await });
     start.run("send refunds", LOOK_SELDOM, &ordered, |shop| async move { shop.refund_round().await });
     start.run("apply events", LOOK_SELDOM, &never, |shop| async move { shop.event_round().await });

@@ -5,13 +5,16 @@ use std::{
     process::ExitCode,
 };
 
-use chassis::{flags, process, shutdown};
+use chassis::{Allocator, flags, process, shutdown};
 use clap::Parser as _;
 use database::Clock;
 use orders_service::{
     Config, OrdersService,
     config::{Cli, Command},
 };
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 fn main() -> ExitCode {
     let cli = parse();

@@ -21,8 +21,6 @@
 //! }
 //! ```
 
-mod allocator;
-
 pub mod admin;
 pub mod clock;
 pub mod deadline;
@@ -35,3 +33,6 @@ pub mod shutdown;
 pub mod tasks;
 pub mod telemetry;
 pub mod trace;
+
+/// The allocator of every program: answers and rows are made on one thread and freed on another, which the system's own is slow at.
+pub use mimalloc::MiMalloc as Allocator;

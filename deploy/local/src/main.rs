@@ -6,9 +6,12 @@ use std::{
     time::Duration,
 };
 
-use chassis::{admin::Readiness, process, shutdown};
+use chassis::{Allocator, admin::Readiness, process, shutdown};
 use clap::Parser;
 use idem_local::{Addresses, Flags, World};
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 fn main() -> ExitCode {
     let flags = Flags::parse();

@@ -36,7 +36,8 @@ impl Engine {
                 Some(outcome) => Step::Through(outcome),
                 None => Step::Open { start: None, limit },
             });
-            if let (Step::Open { .. }, Some((write, answer))) = (&steps[place], self.guessed_write(key, command, limit)) {
+            if let (Step::Open { .. }, Some((write, answer))) = (&steps[place], self.guessed_write(key, command, limit))
+            {
                 writes.push(write);
                 answers.push((place, answer));
             }
@@ -68,8 +69,7 @@ impl Engine {
     fn guessed_write(&self, key: &KeyId, command: &Command, limit: Instant) -> Option<(SwapRequest, Answer)> {
         let seen = self.guess(key, command)?;
         let Verdict::Put(put, answer) = decide(seen.record(), command.clone()) else { return None };
-        let write =
-            SwapRequest { key: key.clone(), seen: seen.version(), put: *put, audit: None, until: Some(limit) };
+        let write = SwapRequest { key: key.clone(), seen: seen.version(), put: *put, audit: None, until: Some(limit) };
         Some((write, answer))
     }
 }

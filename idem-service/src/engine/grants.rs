@@ -22,7 +22,12 @@ pub(super) struct Grants {
 
 impl Grants {
     pub(super) fn new() -> Self {
-        Self { remembered: Cache::builder().max_capacity(CAPACITY).time_to_live(KEPT).build_with_hasher(RandomState::new()) }
+        Self {
+            remembered: Cache::builder()
+                .max_capacity(CAPACITY)
+                .time_to_live(KEPT)
+                .build_with_hasher(RandomState::new()),
+        }
     }
 
     pub(super) fn recall(&self, key: &KeyId) -> Option<Arc<Snapshot>> {

@@ -4,8 +4,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use acquirer_sandbox::{Config, Sandbox};
-use chassis::{admin::Readiness, process, shutdown};
+use chassis::{Allocator, admin::Readiness, process, shutdown};
 use clap::Parser;
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 fn main() -> ExitCode {
     process::run("acquirer-sandbox", || Config::parse().checked(), serve)

@@ -35,7 +35,10 @@ pub fn run(count: u16) -> io::Result<SocketAddr> {
             return Ok(address(first));
         }
     }
-    Err(io::Error::new(io::ErrorKind::AddrInUse, format!("no {count} neighbouring ports are free from {FIRST} to {END}")))
+    Err(io::Error::new(
+        io::ErrorKind::AddrInUse,
+        format!("no {count} neighbouring ports are free from {FIRST} to {END}"),
+    ))
 }
 
 fn hold(port: u16) -> io::Result<UdpSocket> {
