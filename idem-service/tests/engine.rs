@@ -3,6 +3,8 @@
 
 #[path = "engine/double.rs"]
 mod double;
+#[path = "engine/each.rs"]
+mod each;
 #[path = "engine/faults.rs"]
 mod faults;
 #[path = "engine/memory.rs"]

@@ -122,6 +122,17 @@ async fn a_lone_question_departs_at_once_and_alone() {
 }
 
 #[tokio::test]
+async fn callers_that_are_woken_together_travel_together() {
+    let gate = Gate::new();
+    let lane = gate.lane(2, ROOMY);
+    let pending = ask(&lane, 1..6).await;
+    gate.settle().await;
+    assert_eq!(gate.trips(), [[1, 2, 3, 4, 5]]);
+    gate.let_through(1);
+    assert_eq!(answers(pending).await, [2, 4, 6, 8, 10].map(Ok));
+}
+
+#[tokio::test]
 async fn what_waits_while_every_flight_is_out_travels_together_and_each_hears_its_own() {
     let gate = Gate::new();
     let lane = gate.lane(2, ROOMY);

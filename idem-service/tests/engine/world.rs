@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chassis::deadline::Deadline;
 use database::{Clock, Hand};
+use futures::future::join_all;
 use idem_core::{
     Answer, AttemptId, Command, FencingToken, Fingerprint, Grant, IdempotencyKey, LeaseDuration, OperationId, Response,
     RetentionPeriod, Scope, StaleReason, State, TraceContext,
@@ -87,6 +89,17 @@ impl World {
         let text = |text: &str| text.to_owned();
         let audit = Audit { action: "release", reason: text("why"), operator: text("me"), service: text("test") };
         self.engine.resolve(&key(name), Command::Resolve { seen: None, outcome }, audit, None).await
+    }
+
+    /// Carries out commands that came in one call.
+    pub async fn each(
+        &self,
+        asked: &[(KeyId, Command)],
+        deadline: Option<Deadline>,
+    ) -> Vec<Result<Outcome, EngineError>> {
+        let names: Vec<_> = asked.iter().map(|(key, command)| (key, command)).collect();
+        let ends = self.engine.begin_each(&names, deadline).await.into_iter().zip(asked);
+        join_all(ends.map(|(begun, (key, command))| self.engine.end(begun, key, command))).await
     }
 
     async fn carry_out(&self, name: &str, command: Command) -> Outcome {
