@@ -52,7 +52,8 @@ impl Call {
         let mut frame = vec![0];
         frame.extend(u32::try_from(self.message.len()).unwrap().to_be_bytes());
         frame.extend(&self.message);
-        body.send_data(frame.into(), true).unwrap();
+        // A refusal may close the stream before the message is on it; the answer tells.
+        drop(body.send_data(frame.into(), true));
         Status::from_header_map(response.await.unwrap().headers())
     }
 }
