@@ -30,6 +30,7 @@ use http::{
 };
 use idem_client::IdemClient;
 use idem_layer::{Idempotency, IdempotencyLayer, Problem, RoutePolicy};
+use tower::ServiceBuilder;
 use tower_http::{catch_panic::CatchPanicLayer, set_header::SetResponseHeaderLayer};
 
 /// What handlers answer.
@@ -57,17 +58,22 @@ pub(crate) fn router(parts: Parts) -> Router {
         .route("/v1/{*rest}", any(error::not_found))
         .method_not_allowed_fallback(error::method_not_allowed)
         // Around the fallbacks too: what exists under /v1 is for callers we know.
-        .layer(middleware::from_fn_with_state(api_keys, auth::authenticate))
-        // Orders and money of one tenant: for the caller, and for no cache on the way.
-        .layer(SetResponseHeaderLayer::if_not_present(CACHE_CONTROL, HeaderValue::from_static("no-store")));
+        .layer(
+            // One stack a level: axum boxes the future and the body of each layer that it is given, and of each clone of it.
+            ServiceBuilder::new()
+                // Orders and money of one tenant: for the caller, and for no cache on the way.
+                .layer(SetResponseHeaderLayer::if_not_present(CACHE_CONTROL, HeaderValue::from_static("no-store")))
+                .layer(middleware::from_fn_with_state(api_keys, auth::authenticate)),
+        );
     let open = pages::router().merge(webhooks::router(orders)).method_not_allowed_fallback(error::method_not_allowed);
-    v1.merge(open)
-        .fallback(error::not_found)
-        // From here outwards every answer, refusals and panics included, is traced and readable by allowed pages.
-        .layer(CatchPanicLayer::custom(error::panicked))
-        .layer(SetResponseHeaderLayer::if_not_present(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")))
-        .layer(chassis::trace::HttpServerLayer)
-        .layer(cors::layer(&cors_origins))
+    v1.merge(open).fallback(error::not_found).layer(
+        // The innermost is last: from it outwards every answer, refusals and panics included, is traced and readable by allowed pages.
+        ServiceBuilder::new()
+            .layer(cors::layer(&cors_origins))
+            .layer(chassis::trace::HttpServerLayer)
+            .layer(SetResponseHeaderLayer::if_not_present(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")))
+            .layer(CatchPanicLayer::custom(error::panicked)),
+    )
 }
 
 /// The mutations that a key may protect.
