@@ -60,6 +60,9 @@ impl Shop {
             }
         };
         self.after(id, &applied);
+        if let Standing::Pending(_) = applied.standing {
+            self.left_open.notify_one();
+        }
         answer.ok_or(OrdersError::StaleToken)
     }
 

@@ -95,7 +95,7 @@ impl Shop {
 
     /// A charge may be on its way: the payment is asked for soon, and the token is answered with what is known, which is nothing.
     async fn leave_unknown(&self, grant: Grant, id: PaymentId, word: LastWord) -> Result<Answer, OrdersError> {
-        self.act("leave payment unknown", move |tx| {
+        let answer = self.act("leave payment unknown", move |tx| {
             Box::pin(async move {
                 let operation = operations::lock(tx, grant.operation).await?;
                 match operation.kept {
@@ -110,8 +110,10 @@ impl Shop {
                 operations::keep(tx, grant, Kind::Pay, &answer).await?;
                 Ok(answer)
             })
-        })
-        .await
+        });
+        let answer = answer.await?;
+        self.left_open.notify_one();
+        Ok(answer)
     }
 
     /// A repeat of a token does not act: it waits for the answer of the call it repeats.

@@ -43,6 +43,8 @@ pub struct Shop {
     pub(crate) settings: Arc<Settings>,
     /// Wakes the refund outbox after a commit that put something into it.
     pub(crate) refund_ordered: Arc<Notify>,
+    /// Told when a call leaves a payment open, which falls due a moment later.
+    pub(crate) left_open: Arc<Notify>,
     /// Where orders to be placed wait for each other.
     pub(crate) orders: Orders,
     /// Where payments to begin wait for each other.
@@ -60,7 +62,17 @@ impl Shop {
         let beginnings = begin_payment::lane(&store, &settings);
         let (verdicts, events) = (conclude::lane(&store), receive_events::lane(&store));
         let (acquirer, settings) = (Road::to(acquirer), Arc::new(settings));
-        Self { store, acquirer, settings, refund_ordered: Arc::default(), orders, beginnings, verdicts, events }
+        Self {
+            store,
+            acquirer,
+            settings,
+            refund_ordered: Arc::default(),
+            left_open: Arc::default(),
+            orders,
+            beginnings,
+            verdicts,
+            events,
+        }
     }
 
     /// Runs `work` as one transaction, sweeping holds that are over when it says that they are in its way.

@@ -15,6 +15,7 @@ use crate::{
     operation_id::OrderId,
 };
 
+pub mod due;
 pub mod events;
 pub mod operations;
 pub mod orders;

@@ -220,6 +220,7 @@ impl<'b> Stage<'b> {
         self.bench.advance(LEASE);
         for round in rounds {
             let shop = self.shop();
+            survive(shop.look()).await;
             match round {
                 Round::Sweep => survive(shop.sweep_round()).await,
                 Round::Watch => survive(shop.watch_round()).await,
