@@ -36,6 +36,7 @@ use tokio::net::TcpListener;
 
 use crate::console::Access;
 use crate::engine::Engine;
+use crate::health::Reporting;
 use crate::store::Store;
 
 /// A scrape or a look at the console is short; nobody waits for the admin port longer than this.
@@ -88,8 +89,8 @@ impl IdemService {
 
     /// Serves until `shutdown` drains, then finishes what is in flight. The admin port goes last.
     pub async fn serve(self, shutdown: Shutdown) -> Drained {
-        let reporter = health::reporter().await;
-        let grpc = routes::grpc(&self.engine, &self.auth, &reporter);
+        let health = Reporting::new(self.store.clone(), self.readiness.clone(), shutdown.clone()).await;
+        let grpc = routes::grpc(&self.engine, &self.auth, &health);
         let access = Access::for_listener(self.admin_addr, &self.auth, self.config.insecure);
         let admin = routes::admin(&self.engine, access, &self.readiness);
         self.readiness.follow(shutdown.clone());
@@ -104,8 +105,7 @@ impl IdemService {
         let admin = serve::http(self.admin_listener, admin, admin_shutdown, ADMIN_DRAIN);
         let chores = async {
             let purging = sweeper::run(self.store.clone(), self.config.purge_interval);
-            let reporting = health::report(reporter, self.store.clone(), self.readiness, shutdown.clone());
-            tokio::join!(purging, reporting)
+            tokio::join!(purging, health.follow())
         };
         tokio::select! {
             (drained, _) = async { tokio::join!(calls, admin) } => drained,

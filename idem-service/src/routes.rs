@@ -11,21 +11,21 @@ use idem_proto::idem::v1::admin_service_server::AdminServiceServer;
 use idem_proto::idem::v1::idempotency_service_server::IdempotencyServiceServer;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
-use tonic_health::server::{HealthReporter, HealthService};
 use tonic_reflection::server::Builder;
 
 use crate::admin_rpc::AdminRpc;
 use crate::console::{self, Access, Api};
 use crate::engine::Engine;
+use crate::health::Reporting;
 use crate::rpc::Rpc;
 use crate::status::ERROR_DOMAIN;
 
 /// The gRPC port: both services, health and reflection, behind authentication and deadlines.
-pub(crate) fn grpc(engine: &Arc<Engine>, auth: &ServiceAuth, reporter: &HealthReporter) -> Router {
+pub(crate) fn grpc(engine: &Arc<Engine>, auth: &ServiceAuth, health: &Reporting) -> Router {
     let idempotency = IdempotencyServiceServer::new(Rpc::new(engine.clone())).max_decoding_message_size(MESSAGE_MAX);
     let admin = AdminServiceServer::new(AdminRpc::new(engine.clone())).max_decoding_message_size(MESSAGE_MAX);
     let routes = Routes::new(idempotency).add_service(admin);
-    let routes = routes.add_service(HealthServer::new(HealthService::from_health_reporter(reporter.clone())));
+    let routes = routes.add_service(HealthServer::new(health.clone()));
     grpc_router(reflect(routes), auth, ERROR_DOMAIN)
 }
 

@@ -6,8 +6,9 @@ use std::{sync::OnceLock, thread, time::Duration};
 /// From half a millisecond (a replay) to the longest upstream timeout anybody sets.
 const SECONDS: [f64; 15] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
-/// Samples wait in memory until they are folded into buckets; without a scraper nobody else would do it.
-const FOLD_EVERY: Duration = Duration::from_secs(5);
+/// Samples wait in memory, a few dozen bytes each, until they are folded into buckets; without a scraper nobody else would do it. A
+/// process that is asleep should be woken seldom.
+const FOLD_EVERY: Duration = Duration::from_secs(30);
 
 static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
 
