@@ -10,7 +10,7 @@ use crate::{
         pace::{Pace, Plan},
         script::{HttpSession, Script},
     },
-    stage::{Stage, postgres::Server, program::Program},
+    stage::{Stage, meter::Meter, postgres::Server, program::Program},
 };
 
 /// What the product stores and answers for an order, as far as what it is compared with answers something of its size.
@@ -61,6 +61,11 @@ impl Bench {
         let mut program = self.stage.baseline(&format!("{kind}-{}", address.port()), &words)?;
         program.until_listening(address).await?;
         Ok((program, address))
+    }
+
+    /// Reads what everything of this run uses of the processors.
+    pub fn meter(&self) -> anyhow::Result<Meter> {
+        Ok(Meter::of(&[self.postgres().pid()?]))
     }
 
     /// The one Postgres.

@@ -6,7 +6,11 @@ use std::fmt;
 
 use futures::future::LocalBoxFuture;
 
-use crate::{generator::measured::Measured, say};
+use crate::{
+    generator::measured::Measured,
+    say,
+    stage::meter::{Meter, Shares},
+};
 
 /// One of those that are measured in turn.
 pub struct Side<'s> {
@@ -22,6 +26,8 @@ pub struct Rounds {
     pub name: String,
     /// In the order of the rounds.
     pub each: Vec<Measured>,
+    /// Who used the processors meanwhile.
+    pub shares: Vec<Shares>,
 }
 
 /// A median, and how far the rounds were apart.
@@ -48,11 +54,13 @@ impl<'s> Side<'s> {
 }
 
 /// A B A B …: whatever else the machine does meets all sides alike.
-pub async fn alternate(rounds: usize, mut sides: Vec<Side<'_>>) -> anyhow::Result<Vec<Rounds>> {
-    let mut all: Vec<Rounds> = sides.iter().map(|side| Rounds { name: side.name.clone(), each: Vec::new() }).collect();
+pub async fn alternate(rounds: usize, meter: &Meter, mut sides: Vec<Side<'_>>) -> anyhow::Result<Vec<Rounds>> {
+    let mut all: Vec<Rounds> = sides.iter().map(|side| Rounds::named(&side.name)).collect();
     for round in 0..rounds {
         for (side, rounds_of) in sides.iter_mut().zip(&mut all) {
+            let before = meter.read()?;
             let measured = (side.run)(round).await.map_err(|error| error.context(side.name.clone()))?.checked();
+            rounds_of.shares.push(meter.read()?.since(&before));
             let measured = measured.map_err(|error| error.context(side.name.clone()))?;
             say::progress(&format!("{}, round {}: {}", side.name, round + 1, measured.line()));
             rounds_of.each.push(measured);
@@ -64,6 +72,17 @@ pub async fn alternate(rounds: usize, mut sides: Vec<Side<'_>>) -> anyhow::Resul
 // === impl Rounds ===
 
 impl Rounds {
+    /// None yet.
+    pub fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), each: Vec::new(), shares: Vec::new() }
+    }
+
+    /// One line: where the processor time of an answer went, in the middle of the rounds; none when nobody looked.
+    pub fn cost(&self) -> Option<String> {
+        let shares = (!self.shares.is_empty()).then(|| Shares::median(&self.shares))?;
+        Some(format!("{}: {}", self.name, shares.an_answer(median(&self.rates()))))
+    }
+
     /// Answers a second, round by round.
     pub fn rates(&self) -> Vec<f64> {
         self.each.iter().map(Measured::rate).collect()
@@ -151,7 +170,7 @@ mod tests {
                 Ok(good())
             })
         };
-        let all = alternate(2, vec![turn("a"), turn("b")]).await.unwrap();
+        let all = alternate(2, &Meter::of(&[]), vec![turn("a"), turn("b")]).await.unwrap();
         assert_eq!(*turns.borrow(), ["a0", "b0", "a1", "b1"]);
         assert_eq!((all[0].name.as_str(), all[1].rates()), ("a", vec![1.0, 1.0]));
 
@@ -160,7 +179,7 @@ mod tests {
             measured.record_unexpected("500".to_owned());
             Ok(measured)
         });
-        let error = alternate(1, vec![wrong]).await.unwrap_err();
+        let error = alternate(1, &Meter::of(&[]), vec![wrong]).await.unwrap_err();
         assert!(format!("{error:#}").contains("wrong: unexpected answers: 1 × 500"), "{error:#}");
     }
 }

@@ -24,6 +24,7 @@ mod workload;
 
 use bar::{Bar, Report};
 use bench::Bench;
+use compare::Rounds;
 use flags::{Command, Flags, Settings};
 use workload::Workload;
 
@@ -69,6 +70,7 @@ async fn measure(workloads: &[Workload], settings: Settings) -> anyhow::Result<(
             report.sides.iter().for_each(|side| say::result(&side.latencies()));
         } else {
             say::result(&bar::table(&report.bars.iter().collect::<Vec<_>>()));
+            report.sides.iter().filter_map(Rounds::cost).for_each(|cost| say::result(&cost));
         }
         reports.push(report);
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 
 pub mod machine;
+pub mod meter;
 pub mod postgres;
 pub mod program;
 pub mod system;

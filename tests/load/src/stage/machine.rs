@@ -23,6 +23,35 @@ pub fn processor_time(pid: u32) -> anyhow::Result<Duration> {
     Ok(Duration::from_millis(10 * ticks_of(&stat).context("a process without times")?))
 }
 
+/// A process, as Linux shows it.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// Its id.
+    pub pid: u32,
+    /// Who has started it.
+    pub parent: u32,
+    /// Its program, or what is shown of the name.
+    pub name: String,
+    /// Processor time so far.
+    pub used: Duration,
+}
+
+/// Every process of the machine. One that ends meanwhile is left out.
+pub fn processes() -> anyhow::Result<Vec<Process>> {
+    let directory = std::fs::read_dir("/proc").context("the processes")?;
+    let pids = directory.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let stats = pids.filter_map(|pid| std::fs::read_to_string(format!("/proc/{pid}/stat")).ok());
+    Ok(stats.filter_map(|stat| process_of(&stat)).collect())
+}
+
+fn process_of(stat: &str) -> Option<Process> {
+    let (pid, rest) = stat.split_once(" (")?;
+    let (name, rest) = rest.rsplit_once(") ")?;
+    let parent = rest.split(' ').nth(1)?.parse().ok()?;
+    let used = Duration::from_millis(10 * ticks_of(stat)?);
+    Some(Process { pid: pid.parse().ok()?, parent, name: name.to_owned(), used })
+}
+
 /// User and system time. The name may hold anything, so what follows is counted from its end.
 fn ticks_of(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(") ")?;
@@ -64,6 +93,9 @@ mod tests {
     fn fields_behind_a_name_with_spaces_and_brackets_are_found() {
         let stat = "42 (a) b (c) S 1 42 42 0 -1 4194304 100 0 0 0 17 5 0 0 20 0 3 0 100 0 0";
         assert_eq!(ticks_of(stat), Some(22));
+        let process = process_of(stat).unwrap();
+        assert_eq!((process.pid, process.parent, process.name.as_str()), (42, 1, "a) b (c"));
+        assert_eq!(process.used, Duration::from_millis(220));
         assert_eq!(resident_of("Name:\tx\nVmRSS:\t   2048 kB\n"), Some(2 * 1024 * 1024));
     }
 

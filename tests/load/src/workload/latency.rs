@@ -71,7 +71,7 @@ pub async fn run(bench: &mut Bench) -> anyhow::Result<Report> {
         Side::new("confirm, keyed", move |_| turn(true, orders.clone())),
         Side::new("confirm, unkeyed", move |_| turn(false, orders.clone())),
     ];
-    let sides = alternate(bench.settings.rounds(), sides).await?;
+    let sides = alternate(bench.settings.rounds(), &bench.meter()?, sides).await?;
     let (keyed, unkeyed) = (&sides[0], &sides[1]);
     let durable = durable_write(bench.stage.home())?.as_secs_f64() * 1000.0;
     let allowed = 2.0 * durable + 1.0;

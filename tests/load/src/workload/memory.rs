@@ -80,7 +80,7 @@ pub async fn run(bench: &mut Bench) -> anyhow::Result<Report> {
     for (name, bytes) in &most {
         bars.push(Bar::at_most(format!("memory, {in_flight} requests in flight: {name}"), one(*bytes), "MB", 150.0));
     }
-    let sides = vec![Rounds { name: format!("{in_flight} payments at once"), each: vec![paid] }];
+    let sides = vec![Rounds { each: vec![paid], ..Rounds::named(&format!("{in_flight} payments at once")) }];
     Ok(Report::new("memory", bars, sides))
 }
 

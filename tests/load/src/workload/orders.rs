@@ -33,7 +33,7 @@ pub async fn hot(bench: &mut Bench) -> anyhow::Result<Report> {
         Side::new("(b) one order a transaction", move |_| looped(bench, "hot-row", stock, 64, bench.plan())),
         Side::new("(e) naive handler", move |_| naive.orders(bench, bench.plan(), bench.settings.retries)),
     ];
-    let sides = alternate(bench.settings.rounds(), sides).await?;
+    let sides = alternate(bench.settings.rounds(), &bench.meter()?, sides).await?;
     let bars = vec![
         Bar::times("orders, one hot ticket type, against (b)", ratio(&sides[0], &sides[1]), 6.0),
         Bar::times("orders, one hot ticket type, against (e)", ratio(&sides[0], &sides[2]), 1.5),
@@ -52,7 +52,7 @@ pub async fn spread(bench: &mut Bench) -> anyhow::Result<Report> {
         Side::new("orders, 1000 ticket types", move |_| orders(bench, system, Spreading::Even, bench.plan(), None)),
         Side::new("(e) naive handler", move |_| naive.orders(bench, bench.plan(), bench.settings.retries)),
     ];
-    let sides = alternate(bench.settings.rounds(), sides).await?;
+    let sides = alternate(bench.settings.rounds(), &bench.meter()?, sides).await?;
     let bars = vec![Bar::times("orders, 1,000 ticket types, against (e)", ratio(&sides[0], &sides[1]), 1.5)];
     Ok(Report::new("orders-spread", bars, sides))
 }

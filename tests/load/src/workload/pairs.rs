@@ -28,7 +28,7 @@ pub async fn run(bench: &mut Bench) -> anyhow::Result<Report> {
         Side::new("pairs, SQLite", move |_| reserve_and_complete(bench, sqlite, bench.plan())),
         Side::new("(a) one row a time", move |_| looped(bench, "rows", rows, clients, bench.plan())),
     ];
-    let sides = alternate(bench.settings.rounds(), sides).await?;
+    let sides = alternate(bench.settings.rounds(), &bench.meter()?, sides).await?;
     let bars = vec![
         Bar::times(format!("pairs on Postgres, against (a) at {clients} clients"), ratio(&sides[0], &sides[2]), 3.0),
         Bar::times(format!("pairs on SQLite, against (a) at {clients} clients"), ratio(&sides[1], &sides[2]), 2.0),

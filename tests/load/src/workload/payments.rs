@@ -37,7 +37,7 @@ pub async fn run(bench: &mut Bench) -> anyhow::Result<Report> {
         }),
         Side::new("(e) naive handler", move |_| naive.orders(bench, bench.plan(), bench.settings.retries)),
     ];
-    let sides = alternate(bench.settings.rounds(), sides).await?;
+    let sides = alternate(bench.settings.rounds(), &bench.meter()?, sides).await?;
     let bars = vec![Bar::times("payments with an instant acquirer, against (e)", ratio(&sides[0], &sides[1]), 1.0)];
     Ok(Report::new("payments", bars, sides))
 }

@@ -36,8 +36,8 @@ pub async fn run(bench: &mut Bench) -> anyhow::Result<Report> {
     say::progress(&format!("loading {count} expired keys"));
     Loaded { count, body_bytes: BODY_BYTES, live: None }.into(bench.postgres(), &system.idem_database).await?;
 
-    let mut without = Rounds { name: "orders, no purge".to_owned(), each: Vec::new() };
-    let mut with = Rounds { name: "orders, while purging".to_owned(), each: Vec::new() };
+    let mut without = Rounds::named("orders, no purge");
+    let mut with = Rounds::named("orders, while purging");
     for _ in 0..turns {
         without.each.push(turn(bench, &system, &without.name, rate).await?);
     }

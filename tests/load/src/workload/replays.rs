@@ -72,7 +72,7 @@ pub async fn rest(bench: &mut Bench) -> anyhow::Result<Report> {
         Side::new("(c) bare handler", move |_| repeat(bench, bare, bench.plan(), run, (for_ever, None))),
         Side::new("(d) one hop", move |_| repeat(bench, hop, bench.plan(), run, (for_ever, None))),
     ];
-    let sides = alternate(bench.settings.rounds(), sides).await?;
+    let sides = alternate(bench.settings.rounds(), &bench.meter()?, sides).await?;
     let bars = vec![
         Bar::times("replay over REST, against (c)", ratio(&sides[0], &sides[1]), 0.7),
         Bar::times("replay over REST, against (d)", ratio(&sides[0], &sides[2]), 2.0),
@@ -95,7 +95,7 @@ pub async fn grpc(bench: &mut Bench) -> anyhow::Result<Report> {
         Side::new("replays over gRPC", move |_| replays(bench, idem, bench.plan(), again.clone())),
         Side::new("(f) unary echo", move |_| bare_calls(bench, echo, bench.plan())),
     ];
-    let sides = alternate(bench.settings.rounds(), sides).await?;
+    let sides = alternate(bench.settings.rounds(), &bench.meter()?, sides).await?;
     let bars = vec![Bar::times("replay over gRPC, against (f)", ratio(&sides[0], &sides[1]), 1.0)];
     Ok(Report::new("replay-grpc", bars, sides))
 }

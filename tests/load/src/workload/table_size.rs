@@ -40,7 +40,7 @@ pub async fn run(bench: &mut Bench) -> anyhow::Result<Report> {
             replays(this, on_small, this.plan(), small_names.clone())
         }),
     ];
-    let sides = alternate(bench.settings.rounds(), sides).await?;
+    let sides = alternate(bench.settings.rounds(), &bench.meter()?, sides).await?;
     for database in ["table_small", "table_large"] {
         bench.postgres().remove(database).await?;
     }

@@ -29,8 +29,8 @@ pub async fn run(bench: &mut Bench) -> anyhow::Result<Report> {
     let system = System::start(&mut bench.stage, &Wanted { replicas: 2, ..Wanted::one("waiters") }).await?;
     system.offer("hot", 1).await?;
     let orders = placed(bench, &system, Duration::from_millis(300)).await?;
-    let mut same = Rounds { name: "waiters on the same replica".to_owned(), each: Vec::new() };
-    let mut other = Rounds { name: "waiters on another replica".to_owned(), each: Vec::new() };
+    let mut same = Rounds::named("waiters on the same replica");
+    let mut other = Rounds::named("waiters on another replica");
     for _ in 0..bench.settings.rounds() {
         let order = orders.lock().expect("nobody panics while holding ids").pop().context("no order is left")?;
         let (own, others) = one_crowd(&system, &order).await?;
