@@ -29,7 +29,7 @@ use http::{
     request,
 };
 use idem_client::IdemClient;
-use idem_layer::{Idempotency, IdempotencyLayer, Problem, RoutePolicy};
+use idem_layer::{Counted, Idempotency, IdempotencyLayer, Problem, RoutePolicy};
 use tower_http::{catch_panic::CatchPanicLayer, set_header::SetResponseHeaderLayer};
 
 /// What handlers answer.
@@ -66,8 +66,17 @@ pub(crate) fn router(parts: Parts) -> Router {
         // From here outwards every answer, refusals and panics included, is traced and readable by allowed pages.
         .layer(CatchPanicLayer::custom(error::panicked))
         .layer(SetResponseHeaderLayer::if_not_present(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")))
+        .layer(middleware::map_response(noted))
         .layer(chassis::trace::HttpServerLayer)
         .layer(cors::layer(&cors_origins))
+}
+
+/// What became of a keyed request belongs on its span, and into its line of the log.
+async fn noted(mut response: Response) -> Response {
+    if let Some(&Counted(outcome)) = response.extensions().get::<Counted>() {
+        response.extensions_mut().insert(chassis::trace::Note { attribute: "idem.outcome", outcome });
+    }
+    response
 }
 
 /// The mutations that a key may protect.

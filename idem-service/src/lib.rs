@@ -8,6 +8,7 @@ pub mod batch;
 pub mod config;
 mod console;
 pub mod engine;
+mod gauges;
 mod health;
 mod observe;
 mod routes;
@@ -88,6 +89,7 @@ impl IdemService {
 
     /// Serves until `shutdown` drains, then finishes what is in flight. The admin port goes last.
     pub async fn serve(self, shutdown: Shutdown) -> Drained {
+        let _watched = gauges::watch(&self.store);
         let reporter = health::reporter().await;
         let grpc = routes::grpc(&self.engine, &self.auth, &reporter);
         let access = Access::for_listener(self.admin_addr, &self.auth, self.config.insecure);
