@@ -21,6 +21,8 @@ fn begin_counters() {
         metrics::counter!("orders_webhooks_total", "result" => result).increment(0);
     }
     metrics::counter!("orders_fenced_total").increment(0);
+    metrics::counter!("orders_placed_total").increment(0);
+    metrics::counter!("orders_holds_lapsed_total").increment(0);
 }
 
 /// Counts whenever metrics are read, as long as both are held.

@@ -37,6 +37,8 @@ class Prometheus:
         self.process = Process("prometheus", ["prometheus", f"--config.file={home}/prometheus.yaml", f"--storage.tsdb.path={home}/tsdb",
                                f"--web.listen-address={HOST}:{self.port}", "--log.level=warn"], home)
         eventually("Prometheus is ready", lambda: self.answers("/-/ready"))
+        # What happens before the first scrape has not risen since.
+        eventually("Prometheus has asked everybody", lambda: len(self.query("up == 1")) == len(targets))
 
     def answers(self, path):
         try:
@@ -155,8 +157,8 @@ def has_series(prometheus):
 
 def all_of(stage, prometheus, client, stop_postgres):
     about_money(stage, prometheus, client)
-    has_series(prometheus)
     about_holders(stage, prometheus, client)
+    has_series(prometheus)
     about_stores(stage, prometheus, client, stop_postgres)
     assert prometheus.fired() == declared(), prometheus.fired() ^ declared()
     runbook = pathlib.Path("docs/runbook.md").read_text()

@@ -1,15 +1,16 @@
 """tests/observed: what operators see. Started by that script, which installs what this needs."""
 
 import argparse
+import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.parse
-import os
 
 import alerts
+import documents
 import traces
 from collector import Sink
 from stage import HOST, Client, Process, Stage, free_port
@@ -36,6 +37,7 @@ def main():
     psql_create(postgres, ["observed_idem", "observed_orders"])
     stop_postgres = lambda: subprocess.run(["tests/postgres", "stop"], check=True)
 
+    documents.all_of()
     begun = time.monotonic()
     sink_port, grpc, http = free_port(), free_port(), free_port()
     sink, running = Sink(sink_port), []
