@@ -102,6 +102,8 @@ def about_money(stage, prometheus, client):
     assert event(stage, {**late, "id": "mismatch", "paymentId": undecided, "amount": 999}) == 200
     prometheus.until_fired("IdemKeyInDoubt", "OrdersPaymentUndecided", "OrdersRefundStuck", "OrdersAcquirerUnreachable",
                            "OrdersWebhooksLate", "OrdersWebhooksRefused", "OrdersMoneyNeedsSomebody")
+    nothing = "/payments/00000000-0000-4000-8000-000000000000"
+    eventually("the outage is over", lambda: call(stage.port["sandbox"], "GET", nothing)[0] == 404)
 
 
 def about_holders(stage, prometheus, client):
