@@ -50,6 +50,10 @@ run *args:
 demo:
     tests/readme-session
 
+# What operators see, against a real collector and a real Prometheus: spans, links, series, and every alert fired once
+observed *args:
+    cargo build --workspace --bins && tests/observed {{args}}
+
 # Where the operator's console is
 console:
     @echo "http://127.0.0.1:7002/ while the system runs"

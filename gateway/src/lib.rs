@@ -28,6 +28,7 @@ use chassis::{
     serve::{self, Drained},
     shutdown::Shutdown,
     tasks::Tasks,
+    telemetry::observe_with,
     trace,
 };
 use idem_client::{IdemClient, ServiceToken};
@@ -124,6 +125,13 @@ impl Gateway {
     pub async fn serve(self, shutdown: Shutdown) -> Drained {
         let Self { listener, admin_listener, router, reconciler, work, readiness, drain } = self;
         let pages = Tasks::new();
+        // An alert looks for it: a counter that first appears as one has not risen for whoever reads it.
+        metrics::counter!("gateway_reconciler_failures_total").increment(0);
+        let running = work.clone();
+        let _watched = observe_with(Duration::ZERO, move || {
+            metrics::gauge!("gateway_operations_running").set(running.len() as f64);
+            std::future::ready(())
+        });
         // The admin pages outlive the drain, so that it can be watched.
         let (over, pages_shutdown) = Shutdown::new();
         let admin = serve::http(admin_listener, admin::router(readiness.clone()), pages_shutdown, Duration::ZERO);

@@ -119,22 +119,37 @@ impl Reconciler {
     }
 
     async fn settle(self, record: KeyRecord, _slot: OwnedSemaphorePermit) {
+        let key_hash = idem_core::key_hash(&record.key.scope, &record.key.key);
         let span = info_span!(
             parent: None,
             "settle key",
             idem.scope = %record.key.scope,
+            idem.key_hash = key_hash,
             idem.operation_id = %record.operation_id,
+            idem.attempt = i64::from(record.attempts),
             idem.fencing_token = Empty,
             idem.outcome = Empty,
         );
         async {
             chassis::trace::link_to(record.trace_context.as_str());
             let verdict = self.reclaim(&record).await.unwrap_or_else(|error| {
-                tracing::warn!(error = &error as &dyn Error, "an unfinished key is left to the next look");
+                tracing::warn!(
+                    idem.operation_id = %record.operation_id,
+                    idem.key_hash = key_hash,
+                    error = &error as &dyn Error,
+                    "an unfinished key is left to the next look"
+                );
                 Verdict::Left
             });
             Span::current().record("idem.outcome", verdict.as_str());
-            tracing::info!(attempts = record.attempts, outcome = verdict.as_str(), "unfinished key");
+            tracing::info!(
+                idem.scope = %record.key.scope,
+                idem.key_hash = key_hash,
+                idem.operation_id = %record.operation_id,
+                idem.attempt = i64::from(record.attempts),
+                outcome = verdict.as_str(),
+                "unfinished key"
+            );
             metrics::counter!("gateway_reconciled_total", "outcome" => verdict.as_str()).increment(1);
         }
         .instrument(span)

@@ -29,8 +29,8 @@ use http::{
     request,
 };
 use idem_client::IdemClient;
-use idem_layer::{Idempotency, IdempotencyLayer, Problem, RoutePolicy};
-use tower::ServiceBuilder;
+use idem_layer::{Counted, Idempotency, IdempotencyLayer, Problem, RoutePolicy};
+use tower::{ServiceBuilder, util::MapResponseLayer};
 use tower_http::{catch_panic::CatchPanicLayer, set_header::SetResponseHeaderLayer};
 
 /// What handlers answer.
@@ -71,9 +71,18 @@ pub(crate) fn router(parts: Parts) -> Router {
         ServiceBuilder::new()
             .layer(cors::layer(&cors_origins))
             .layer(chassis::trace::HttpServerLayer)
+            .layer(MapResponseLayer::new(noted))
             .layer(SetResponseHeaderLayer::if_not_present(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")))
             .layer(CatchPanicLayer::custom(error::panicked)),
     )
+}
+
+/// What became of a keyed request belongs on its span, and into its line of the log.
+fn noted<B>(mut response: http::Response<B>) -> http::Response<B> {
+    if let Some(&Counted(outcome)) = response.extensions().get::<Counted>() {
+        response.extensions_mut().insert(chassis::trace::Note { attribute: "idem.outcome", outcome });
+    }
+    response
 }
 
 /// The mutations that a key may protect.

@@ -4,6 +4,7 @@
 const byId = (id) => document.getElementById(id);
 const TOKEN = "idem.service-token";
 const REFRESH_MS = 5000;
+const AUDIT_PAGE = 50;
 
 const FIELDS = [
   ["Scope", (k) => k.scope],
@@ -24,6 +25,7 @@ const FIELDS = [
 let shown = null;
 let listed = null;
 let page = 0;
+let audited = "";
 
 // === talking to the service ===
 
@@ -72,6 +74,11 @@ function stateOf(key) {
   return key.leaseOver ? "lease over" : key.state.replace("_", " ");
 }
 
+// Since when it is open, which no retry makes shorter, or finished.
+function sinceOf(key) {
+  return key.state === "in_progress" || key.state === "in_doubt" ? key.createdAt : key.updatedAt;
+}
+
 function isWorrying(key) {
   return key.leaseOver || key.state === "in_doubt";
 }
@@ -99,7 +106,7 @@ function rowOf(key) {
   open.addEventListener("click", () => attempt(() => find(key.scope, key.key)));
   name.append(open);
   const result = [key.status, key.resourceId].filter((part) => part).join(" ");
-  row.append(name, element("td", key.attempts), time(key.updatedAt), time(key.leaseExpiresAt ?? key.expiresAt),
+  row.append(name, element("td", key.attempts), time(sinceOf(key)), time(key.leaseExpiresAt ?? key.expiresAt),
     element("td", result));
   return row;
 }
@@ -147,6 +154,22 @@ async function list(parameters, pageToken) {
   byId("none").hidden = byId("rows").childElementCount > 0;
   byId("more").hidden = nextPageToken === "";
   listed = { parameters, nextPageToken };
+}
+
+async function audit(beforeId) {
+  const { entries } = await ask("audit", { beforeId, pageSize: AUDIT_PAGE });
+  const rows = entries.map((entry) => {
+    const row = element("tr");
+    const tokens = `${entry.fencingTokenBefore} → ${entry.fencingTokenAfter}`;
+    const who = [entry.operator, entry.service].filter((part) => part).join(", ");
+    row.append(time(entry.at), ...[entry.scope, entry.key, entry.action, tokens, who, entry.reason].map((text) => element("td", text)));
+    return row;
+  });
+  if (beforeId) byId("audit-rows").append(...rows);
+  else byId("audit-rows").replaceChildren(...rows);
+  byId("audit-none").hidden = byId("audit-rows").childElementCount > 0;
+  byId("audit-more").hidden = entries.length < AUDIT_PAGE;
+  audited = entries.at(-1)?.id ?? "";
 }
 
 // === forms ===
@@ -206,6 +229,8 @@ on("find", "submit", () => {
 });
 on("filter", "submit", () => list(values(byId("filter")), ""));
 on("more", "click", () => list(listed.parameters, listed.nextPageToken));
+on("audit", "click", () => audit(""));
+on("audit-more", "click", () => audit(audited));
 on("resolve", "submit", settle);
 byId("resolve").addEventListener("change", () => {
   byId("answer").hidden = new FormData(byId("resolve")).get("action") !== "complete";

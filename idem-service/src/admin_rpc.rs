@@ -33,8 +33,9 @@ impl AdminService for AdminRpc {
     async fn list(&self, request: Request<proto::ListRequest>) -> Result<Response<proto::ListResponse>, Status> {
         let call = Call::of(&request);
         observe::call("list", "list keys", async {
-            let wire::List { scope, states, older_than, after, page_size } = wire::list(request.into_inner())?;
-            let filter = Filter { scopes: scopes::visible(&call.caller, scope)?, states, older_than };
+            let wire::List { scope, states, older_than, operation_id, after, page_size } =
+                wire::list(request.into_inner())?;
+            let filter = Filter { scopes: scopes::visible(&call.caller, scope)?, states, older_than, operation_id };
             // One more than asked says whether there is a next page.
             let entries = self.engine.list(&filter, after.as_ref(), page_size + 1, call.deadline).await?;
             Ok((wire::list_response(entries, page_size), "listed"))
@@ -62,6 +63,20 @@ impl AdminService for AdminRpc {
             let scopes = scopes::visible(&call.caller, scope)?;
             let entries = self.engine.hand_out_stale(&scopes, limit, hide, call.deadline).await?;
             Ok((wire::list_stale_response(&entries), "handed_out"))
+        })
+        .await
+    }
+
+    async fn list_audit(
+        &self,
+        request: Request<proto::ListAuditRequest>,
+    ) -> Result<Response<proto::ListAuditResponse>, Status> {
+        let call = Call::of(&request);
+        observe::call("list_audit", "list audit", async {
+            let wire::ListAudit { scope, key, before, page_size } = wire::list_audit(request.into_inner())?;
+            let scopes = scopes::visible(&call.caller, scope)?;
+            let lines = self.engine.audits(&scopes, key.as_ref(), before, page_size, call.deadline).await?;
+            Ok((wire::list_audit_response(lines), "listed"))
         })
         .await
     }

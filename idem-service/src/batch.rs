@@ -8,12 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use chassis::telemetry::{Observation, observe_with};
+use database::PoolStatus;
 use futures::FutureExt;
-use idem_core::State;
+use idem_core::{IdempotencyKey, State};
 use lane::{Lane, Load};
+use tracing::{Instrument, Span, info_span};
 
 use crate::store::{
-    Counts, Cursor, Entry, Filter, KeyId, ScopePattern, Snapshot, Store, StoreError, Swap, SwapRequest,
+    AuditRow, Counts, Cursor, Entry, Filter, KeyId, Open, ScopePattern, Snapshot, Store, StoreError, Swap, SwapRequest,
 };
 
 /// Writes that travel together at most, and their bytes: a statement must end long before anybody loses patience.
@@ -37,8 +40,16 @@ pub struct Flights {
 /// who broke it.
 pub struct BatchingStore {
     store: Arc<dyn Store>,
-    swaps: Lane<SwapRequest, Swap, StoreError>,
-    loads: Lane<KeyId, Snapshot, StoreError>,
+    swaps: Lane<Asked<SwapRequest>, Swap, StoreError>,
+    loads: Lane<Asked<KeyId>, Snapshot, StoreError>,
+    _depth: Observation,
+}
+
+/// A question, and the span in which it is asked.
+#[derive(Clone)]
+struct Asked<Q> {
+    question: Q,
+    span: Span,
 }
 
 // === impl Flights ===
@@ -55,30 +66,39 @@ impl Flights {
 impl BatchingStore {
     /// Before `store`, with at least one flight of each kind.
     pub fn new(store: Arc<dyn Store>, flights: Flights) -> Self {
+        let system = store.system();
         let (swapping, loading) = (store.clone(), store.clone());
-        let swaps = Lane::new(flights.swap, SWAPS, bytes, move |writes: Vec<SwapRequest>| {
-            let store = swapping.clone();
-            record_size("swap", writes.len());
-            async move { store.swap(writes).await }.boxed()
+        let swaps = Lane::new(flights.swap, SWAPS, bytes, move |asked: Vec<Asked<SwapRequest>>| {
+            let (store, span) = (swapping.clone(), statement("swap", system, &asked));
+            let writes = asked.into_iter().map(|it| it.question).collect();
+            async move { store.swap(writes).await }.instrument(span).boxed()
         });
-        let weightless = |_: &KeyId| 0;
-        let loads = Lane::new(flights.load, LOADS, weightless, move |keys: Vec<KeyId>| {
-            let store = loading.clone();
-            record_size("load", keys.len());
-            async move { store.load(&keys).await }.boxed()
+        let weightless = |_: &Asked<KeyId>| 0;
+        let loads = Lane::new(flights.load, LOADS, weightless, move |asked: Vec<Asked<KeyId>>| {
+            let (store, span) = (loading.clone(), statement("load", system, &asked));
+            let keys: Vec<KeyId> = asked.into_iter().map(|it| it.question).collect();
+            async move { store.load(&keys).await }.instrument(span).boxed()
         });
-        Self { store, swaps, loads }
+        let (swapping, loading) = (swaps.clone(), loads.clone());
+        let depth = observe_with(Duration::ZERO, move || {
+            let depths = [("swap", swapping.waiting()), ("load", loading.waiting())];
+            for (operation, waiting) in depths {
+                metrics::gauge!("idem_store_queue", "operation" => operation).set(waiting as f64);
+            }
+            std::future::ready(())
+        });
+        Self { store, swaps, loads, _depth: depth }
     }
 }
 
 #[async_trait]
 impl Store for BatchingStore {
     async fn load(&self, keys: &[KeyId]) -> Result<Vec<Snapshot>, StoreError> {
-        self.loads.carry(keys.to_vec()).await
+        self.loads.carry(keys.iter().cloned().map(asked).collect()).await
     }
 
     async fn swap(&self, writes: Vec<SwapRequest>) -> Result<Vec<Swap>, StoreError> {
-        self.swaps.carry(writes).await
+        self.swaps.carry(writes.into_iter().map(asked).collect()).await
     }
 
     async fn list(&self, filter: &Filter, after: Option<&Cursor>, limit: u32) -> Result<Vec<Entry>, StoreError> {
@@ -87,6 +107,20 @@ impl Store for BatchingStore {
 
     async fn count(&self, scopes: &[ScopePattern]) -> Result<Counts, StoreError> {
         self.store.count(scopes).await
+    }
+
+    async fn count_open(&self) -> Result<Open, StoreError> {
+        self.store.count_open().await
+    }
+
+    async fn audits(
+        &self,
+        scopes: &[ScopePattern],
+        key: Option<&IdempotencyKey>,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<AuditRow>, StoreError> {
+        self.store.audits(scopes, key, before, limit).await
     }
 
     async fn hand_out_stale(
@@ -102,18 +136,45 @@ impl Store for BatchingStore {
         self.store.purge(limit).await
     }
 
+    fn system(&self) -> &'static str {
+        self.store.system()
+    }
+
+    fn pool(&self) -> Option<PoolStatus> {
+        self.store.pool()
+    }
+
     async fn ping(&self) -> Result<(), StoreError> {
         self.store.ping().await
     }
 }
 
-fn record_size(operation: &'static str, size: usize) {
-    metrics::histogram!("idem_store_batch_size", "operation" => operation).record(size as f64);
+fn asked<Q>(question: Q) -> Asked<Q> {
+    Asked { question, span: Span::current() }
+}
+
+/// The span of one statement for all that ask, in the trace of one of them and linked with the others. Counts how many they are.
+fn statement<Q>(operation: &'static str, system: &'static str, asked: &[Asked<Q>]) -> Span {
+    metrics::histogram!("idem_store_batch_size", "operation" => operation).record(asked.len() as f64);
+    let aboard = || asked.iter().map(|it| &it.span);
+    let host = chassis::trace::host_of(aboard());
+    let span = info_span!(
+        parent: host.clone(),
+        "store statement",
+        otel.name = format_args!("{operation} idem_keys"),
+        otel.kind = "client",
+        db.system.name = system,
+        db.operation.name = operation,
+        db.collection.name = "idem_keys",
+        db.operation.batch.size = asked.len() as i64,
+    );
+    chassis::trace::connect(&span, aboard(), host.as_ref());
+    span
 }
 
 /// What is large about a write.
-fn bytes(write: &SwapRequest) -> usize {
-    match &write.put.record.state {
+fn bytes(asked: &Asked<SwapRequest>) -> usize {
+    match &asked.question.put.record.state {
         State::Completed(response) => response.body().len(),
         State::InProgress | State::InDoubt | State::Released => 0,
     }

@@ -45,7 +45,7 @@ pub struct Config {
     pub drain: Duration,
 
     /// How long to go on serving after SIGTERM, so that balancers stop sending first.
-    #[arg(long, env = "IDEM_DRAIN_DELAY", value_name = "DURATION", default_value = "1s", value_parser = duration)]
+    #[arg(long, env = "IDEM_DRAIN_DELAY", value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub drain_delay: Duration,
 
     /// How often records whose retention is over are deleted.

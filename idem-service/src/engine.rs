@@ -20,7 +20,7 @@ use std::time::Duration;
 use chassis::deadline::Deadline;
 use database::Clock;
 use fault_point::fault_point;
-use idem_core::{Answer, Command, Put, Record, State, Verdict, decide};
+use idem_core::{Answer, Command, IdempotencyKey, Put, Record, State, Verdict, decide};
 use tokio::time::{Instant, timeout_at};
 
 pub use self::each::Begun;
@@ -28,7 +28,8 @@ use self::grants::Grants;
 use self::replays::{Moment, Replays};
 use self::waiting::Waiting;
 use crate::store::{
-    Audit, Counts, Cursor, Entry, Filter, KeyId, ScopePattern, Snapshot, Store, StoreError, Swap, SwapRequest, Version,
+    Audit, AuditRow, Counts, Cursor, Entry, Filter, KeyId, ScopePattern, Snapshot, Store, StoreError, Swap,
+    SwapRequest, Version,
 };
 
 /// Every lost round means that somebody else has changed the key meanwhile; so many in a row do not happen by chance.
@@ -163,7 +164,7 @@ impl Engine {
         self.load(key, limit(deadline)?).await
     }
 
-    /// A page of records by last change, oldest first.
+    /// A page of records by how long they have been as they are, longest first.
     pub async fn list(
         &self,
         filter: &Filter,
@@ -177,6 +178,18 @@ impl Engine {
     /// Counts records by state.
     pub async fn count(&self, scopes: &[ScopePattern], deadline: Option<Deadline>) -> Result<Counts, EngineError> {
         within(limit(deadline)?, self.store.count(scopes)).await
+    }
+
+    /// Lines of the audit table, latest first.
+    pub async fn audits(
+        &self,
+        scopes: &[ScopePattern],
+        key: Option<&IdempotencyKey>,
+        before: Option<i64>,
+        page_size: u32,
+        deadline: Option<Deadline>,
+    ) -> Result<Vec<AuditRow>, EngineError> {
+        within(limit(deadline)?, self.store.audits(scopes, key, before, page_size)).await
     }
 
     /// Hands out keys whose holder is gone, and hides them for `hide`.

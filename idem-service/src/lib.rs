@@ -8,6 +8,7 @@ pub mod batch;
 pub mod config;
 mod console;
 pub mod engine;
+mod gauges;
 mod health;
 mod observe;
 mod routes;
@@ -89,6 +90,7 @@ impl IdemService {
 
     /// Serves until `shutdown` drains, then finishes what is in flight. The admin port goes last.
     pub async fn serve(self, shutdown: Shutdown) -> Drained {
+        let _watched = gauges::watch(&self.store);
         let health = Reporting::new(self.store.clone(), self.readiness.clone(), shutdown.clone()).await;
         let grpc = routes::grpc(&self.engine, &self.auth, &health);
         let access = Access::for_listener(self.admin_addr, &self.auth, self.config.insecure);

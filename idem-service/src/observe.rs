@@ -4,7 +4,6 @@ use std::future::Future;
 
 use chassis::trace::Parent;
 use idem_core::Answer;
-use sha2::{Digest, Sha256};
 use tonic::{Response, Status};
 use tracing::field::Empty;
 use tracing::{Id, Instrument, Span, info_span};
@@ -12,9 +11,6 @@ use tracing::{Id, Instrument, Span, info_span};
 use crate::engine::{EngineError, Outcome};
 use crate::status::Refusal;
 use crate::store::{KeyId, StoreError};
-
-/// Enough to tell keys apart in a trace, and no help in guessing one.
-const KEY_HASH_BYTES: usize = 8;
 
 /// Runs the work of one call inside its own span, and counts what it came to. `name` is `verb noun`.
 pub(crate) async fn call<T>(
@@ -64,6 +60,8 @@ fn span(name: &'static str, parent: Option<Id>) -> Span {
         idem.key_hash = Empty,
         idem.outcome = Empty,
         idem.fencing_token = Empty,
+        idem.operation_id = Empty,
+        idem.attempt = Empty,
     )
 }
 
@@ -92,18 +90,17 @@ pub(crate) fn note_key_on(span: &Span, key: &KeyId) {
     if span.is_disabled() {
         return;
     }
-    let mut digest = Sha256::new();
-    digest.update((key.scope.as_str().len() as u64).to_be_bytes());
-    digest.update(key.scope.as_str());
-    digest.update(key.key.as_str());
     span.record("idem.scope", key.scope.as_str());
-    span.record("idem.key_hash", hex::encode(&digest.finalize()[..KEY_HASH_BYTES]));
+    span.record("idem.key_hash", idem_core::key_hash(&key.scope, &key.key));
 }
 
 /// Notes on the current span what stands under the key, links a continued or replayed attempt, and names the outcome.
 pub(crate) fn note_outcome(outcome: &Outcome) -> &'static str {
     if let Some(record) = &outcome.snapshot.record {
-        Span::current().record("idem.fencing_token", record.token.0);
+        Span::current()
+            .record("idem.fencing_token", record.token.0)
+            .record("idem.operation_id", tracing::field::display(record.operation_id))
+            .record("idem.attempt", i64::from(record.attempts));
         if let Answer::Replay(_) | Answer::Stale(..) | Answer::SupersededBy(_) = outcome.answer {
             chassis::trace::link_to(record.trace_context.as_str());
         }

@@ -13,8 +13,8 @@ mod stored;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use database::DatabaseError;
-use idem_core::{IdempotencyKey, OperationId, Put, Record, Scope, StateName};
+use database::{DatabaseError, PoolStatus};
+use idem_core::{FencingToken, IdempotencyKey, OperationId, Put, Record, Scope, StateName};
 use tokio::time::Instant;
 
 pub use self::open::{SCHEMA, migrate, open};
@@ -118,8 +118,10 @@ pub struct Filter {
     pub scopes: Vec<ScopePattern>,
     /// States wanted; empty means all.
     pub states: Vec<StateName>,
-    /// Only records whose last change is at least this old.
+    /// Only records that have been as they are for at least this long: open since their first reservation, or finished since.
     pub older_than: Duration,
+    /// Only the record of this operation.
+    pub operation_id: Option<OperationId>,
 }
 
 /// A scope, or every scope with a prefix.
@@ -141,11 +143,11 @@ impl ScopePattern {
     }
 }
 
-/// Where a page starts: after this `(updated_at, scope, key)`, in that order.
+/// Where a page starts: after this `(since, scope, key)`, in that order.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cursor {
-    /// Last change of the last record of the page before.
-    pub updated_at: SystemTime,
+    /// [`Snapshot::since`] of the last record of the page before.
+    pub since: SystemTime,
     /// Which record that was.
     pub key: KeyId,
 }
@@ -174,8 +176,58 @@ pub struct Counts {
     pub released: u64,
     /// Completed or released, retention over.
     pub expired: u64,
-    /// Last change of the in-doubt key that has waited longest.
+    /// First reservation of the in-doubt key that has been open longest.
     pub oldest_in_doubt_at: Option<SystemTime>,
+}
+
+/// The keys that nobody has finished, over all scopes, and how long the oldest of each kind has been open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Open {
+    /// Held by somebody who is presumed alive.
+    pub held: u64,
+    /// Held, lease over.
+    pub lease_over: u64,
+    /// In doubt.
+    pub in_doubt: u64,
+    /// Since the first reservation of the oldest whose lease is over.
+    pub oldest_lease_over: Option<Duration>,
+    /// Since the first reservation of the oldest in doubt.
+    pub oldest_in_doubt: Option<Duration>,
+}
+
+/// A line of the audit table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AuditRow {
+    /// Raised with each line.
+    pub id: i64,
+    /// Which key.
+    pub key: KeyId,
+    /// Of the record that was written.
+    pub operation_id: OperationId,
+    /// None when there was no record before.
+    pub token_before: Option<FencingToken>,
+    /// Of the record that was written.
+    pub token_after: FencingToken,
+    /// As asked.
+    pub action: String,
+    /// Why, in the operator's words.
+    pub reason: String,
+    /// Who, in the operator's words.
+    pub operator: String,
+    /// The authenticated service that called.
+    pub service: String,
+    /// When it was written.
+    pub at: SystemTime,
+}
+
+impl Snapshot {
+    /// Since when the key is open, or finished. A holder that comes and goes makes an open key no younger.
+    pub fn since(&self) -> SystemTime {
+        match self.record.as_ref().map(|record| record.state.name()) {
+            Some(StateName::InProgress | StateName::InDoubt) => self.times.created_at,
+            Some(StateName::Completed | StateName::Released) | None => self.times.updated_at,
+        }
+    }
 }
 
 /// Why a store did not answer. Expected outcomes are never errors.
@@ -218,11 +270,24 @@ pub trait Store: Send + Sync + 'static {
     /// to one key that start from the same version the first wins if any does, and the second hears what the first has left.
     async fn swap(&self, writes: Vec<SwapRequest>) -> Result<Vec<Swap>, StoreError>;
 
-    /// A page of records by last change, oldest first; records whose retention is over are listed until they are purged.
+    /// A page of records by how long they have been as they are, longest first; records whose retention is over are listed until
+    /// they are purged.
     async fn list(&self, filter: &Filter, after: Option<&Cursor>, limit: u32) -> Result<Vec<Entry>, StoreError>;
 
-    /// Counts records by state.
+    /// Counts records by state. Looks at every record.
     async fn count(&self, scopes: &[ScopePattern]) -> Result<Counts, StoreError>;
+
+    /// Counts the records that are open. Looks at those only, so it is cheap however many there are.
+    async fn count_open(&self) -> Result<Open, StoreError>;
+
+    /// Lines of the audit table, latest first: of one key if it is given, older than `before` if that is given.
+    async fn audits(
+        &self,
+        scopes: &[ScopePattern],
+        key: Option<&IdempotencyKey>,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<AuditRow>, StoreError>;
 
     /// At most `limit` records in progress whose lease is over, or in doubt, longest waiting first: by the end of the lease, or
     /// by the last change of a record in doubt. Each is then hidden from later calls for `hide`, whatever becomes of it
@@ -236,6 +301,16 @@ pub trait Store: Send + Sync + 'static {
 
     /// Deletes at most `limit` records whose retention is over, and says how many.
     async fn purge(&self, limit: u32) -> Result<u64, StoreError>;
+
+    /// The name of the engine, as the semantic conventions of OpenTelemetry have it.
+    fn system(&self) -> &'static str {
+        "other_sql"
+    }
+
+    /// What its connections are at; none when it has no pool of them.
+    fn pool(&self) -> Option<PoolStatus> {
+        None
+    }
 
     /// Answers when the store does.
     async fn ping(&self) -> Result<(), StoreError>;

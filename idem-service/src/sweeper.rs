@@ -55,8 +55,11 @@ async fn purge(store: &dyn Store) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Counts, Cursor, Entry, Filter, KeyId, ScopePattern, Snapshot, StoreError, Swap, SwapRequest};
+    use crate::store::{
+        AuditRow, Counts, Cursor, Entry, Filter, KeyId, Open, ScopePattern, Snapshot, StoreError, Swap, SwapRequest,
+    };
     use async_trait::async_trait;
+    use idem_core::IdempotencyKey;
     use std::sync::Mutex;
     use tokio::time::{Instant, timeout};
 
@@ -94,6 +97,20 @@ mod tests {
         }
 
         async fn count(&self, _: &[ScopePattern]) -> Result<Counts, StoreError> {
+            unreachable!("the sweeper only purges")
+        }
+
+        async fn count_open(&self) -> Result<Open, StoreError> {
+            unreachable!("the sweeper only purges")
+        }
+
+        async fn audits(
+            &self,
+            _: &[ScopePattern],
+            _: Option<&IdempotencyKey>,
+            _: Option<i64>,
+            _: u32,
+        ) -> Result<Vec<AuditRow>, StoreError> {
             unreachable!("the sweeper only purges")
         }
 

@@ -162,7 +162,7 @@ async fn resolve_fences_the_holder_and_is_audited_with_both_tokens() {
     assert_eq!(world.reserve("k").await.replayed_status(), 201);
     assert_eq!(world.resolve("k", State::Released).await.unwrap().answer, Answer::AlreadyCompleted);
     assert_eq!(world.resolve("absent", State::Released).await.unwrap().answer, Answer::Absent);
-    let audits = world.store.memory.audits();
+    let audits = world.store.memory.audited();
     let [audit] = audits.as_slice() else { panic!("{audits:?}") };
     assert_eq!((audit.token_before, audit.token_after), (Some(holder.token), holder.token.next()));
 }

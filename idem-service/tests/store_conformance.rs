@@ -79,6 +79,7 @@ suite! {
     listing:
         pages_follow_each_other_without_gaps_or_repeats,
         filters_hold_together,
+        whoever_asks_again_makes_an_open_key_no_younger,
         scope_patterns_are_no_wildcards,
         listings_never_carry_bodies,
         states_are_counted;

@@ -154,7 +154,7 @@ impl Failure for TripFailure {
 
 /// In the trace of the first, and linked from those of the others.
 fn trip_span(payments: &[Waiting]) -> Span {
-    let span = tracing::debug_span!(parent: trip::parent(payments), "begin payments", payments = payments.len());
+    let span = tracing::info_span!(parent: trip::parent(payments), "begin payments", payments = payments.len() as i64);
     trip::linked(span, payments)
 }
 

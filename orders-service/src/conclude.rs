@@ -136,6 +136,6 @@ impl Passenger for Waiting {
 
 /// In the trace of the first, and linked from those of the others.
 fn trip_span(verdicts: &[Waiting]) -> Span {
-    let span = tracing::debug_span!(parent: trip::parent(verdicts), "settle payments", payments = verdicts.len());
+    let span = tracing::info_span!(parent: trip::parent(verdicts), "settle payments", payments = verdicts.len() as i64);
     trip::linked(span, verdicts)
 }

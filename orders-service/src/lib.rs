@@ -25,6 +25,7 @@ use crate::{
         Acquirer,
         http::{ClientError, HttpAcquirer},
     },
+    operation_page::OperationPage,
     rpc::Rpc,
     shop::{Settings, Shop},
 };
@@ -44,9 +45,11 @@ mod entry;
 mod error;
 #[cfg(all(test, debug_assertions))]
 mod fault_points;
+mod gauges;
 mod holds;
 pub mod money;
 pub mod operation_id;
+mod operation_page;
 pub mod order;
 pub mod outcome;
 mod pay;
@@ -93,6 +96,7 @@ pub struct OrdersService {
     admin_listener: TcpListener,
     shop: Shop,
     auth: ServiceAuth,
+    operation_page: OperationPage,
     readiness: Readiness,
 }
 
@@ -163,7 +167,10 @@ impl OrdersService {
             webhook_secret: config.webhook_secret.expose().as_bytes().to_vec(),
             payment_link_base: config.payment_link_base,
         };
-        Ok(Self { listener, admin_listener, shop: Shop::new(store, acquirer, settings), auth, readiness })
+        let shop = Shop::new(store, acquirer, settings);
+        let admin_addr = admin_listener.local_addr().map_err(StartError::Address)?;
+        let operation_page = OperationPage::new(shop.clone(), auth.clone(), admin_addr, config.insecure);
+        Ok(Self { listener, admin_listener, shop, auth, operation_page, readiness })
     }
 
     /// Where gRPC is served; the port that was found when 0 was asked for.
@@ -198,8 +205,9 @@ impl OrdersService {
 
         // The admin pages outlive the drain, so that it can be watched.
         let (over, pages_shutdown) = Shutdown::new();
-        let admin =
-            serve::http(self.admin_listener, admin::router(self.readiness.clone()), pages_shutdown, Duration::ZERO);
+        let _watched = gauges::watch(&self.shop);
+        let routes = admin::router(self.readiness.clone()).merge(self.operation_page.router());
+        let admin = serve::http(self.admin_listener, routes, pages_shutdown, Duration::ZERO);
         drop(pages.spawn("admin pages", admin));
         background::start(&self.shop, &work, &shutdown);
         self.readiness.follow(shutdown.clone());

@@ -171,6 +171,6 @@ impl Passenger for Waiting {
 
 /// In the trace of the first, and linked from those of the others.
 fn trip_span(orders: &[Waiting]) -> Span {
-    let span = tracing::debug_span!(parent: trip::parent(orders), "place orders", orders = orders.len());
+    let span = tracing::info_span!(parent: trip::parent(orders), "place orders", orders = orders.len() as i64);
     trip::linked(span, orders)
 }

@@ -176,6 +176,6 @@ impl Passenger for Waiting {
 
 /// In the trace of the first, and linked from those of the others.
 fn trip_span(events: &[Waiting]) -> Span {
-    let span = tracing::debug_span!(parent: trip::parent(events), "receive events", events = events.len());
+    let span = tracing::info_span!(parent: trip::parent(events), "receive events", events = events.len() as i64);
     trip::linked(span, events)
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
+use tracing::Instrument as _;
 
 use crate::{
     acquirer::RefundReply,
@@ -28,7 +29,9 @@ impl Shop {
     pub(crate) async fn refund_round(&self) -> Result<usize, OrdersError> {
         let due = self.store.read("due refunds", |tx| Box::pin(async move { refunds::due(tx, ROUND).await })).await?;
         let sent = stream::iter(due).map(|refund| async move {
-            match self.send_refund(&refund).await {
+            let (id, payment) = (refund.back.refund, refund.back.payment);
+            let span = tracing::info_span!("send refund", refund.id = %id, payment.id = %payment);
+            match self.send_refund(&refund).instrument(span).await {
                 Ok(sent) => usize::from(sent),
                 Err(error) => {
                     tracing::warn!(refund.id = %refund.back.refund, error = &error as &dyn std::error::Error, "a refund could not be sent");

@@ -4,7 +4,7 @@ mod many;
 
 use std::future::Future;
 
-use chassis::{deadline::Deadline, service_auth::Caller, tasks::Tasks};
+use chassis::{deadline::Deadline, service_auth::Caller, tasks::Tasks, trace};
 use idem_proto::orders::v1::{self as proto, orders_service_server::OrdersService};
 use tonic::{Request, Response, Status};
 
@@ -59,6 +59,7 @@ impl Rpc {
 
     /// Refuses a caller whose grant does not cover the tenant of the operation, once that is known.
     async fn may_resolve(&self, caller: &Caller, grant: Grant) -> Result<(), Status> {
+        note(grant);
         if caller.is_anonymous() {
             return Ok(());
         }
@@ -281,8 +282,15 @@ fn found<T>(found: Result<T, OrdersError>) -> Result<T, Status> {
     found.map_err(|error| status::from_error(&error))
 }
 
+/// Refuses a caller whose grant does not cover the tenant of a call, and notes for the trace which operation it is about.
 fn may_call(caller: &Caller, call: &Call) -> Result<(), Status> {
+    call.grant.into_iter().for_each(note);
     may_act_for(caller, call.tenant.as_str())
+}
+
+fn note(grant: Grant) {
+    trace::note("idem.operation_id", &grant.operation);
+    trace::note("idem.fencing_token", &grant.token.get());
 }
 
 fn may_act_for(caller: &Caller, tenant: &str) -> Result<(), Status> {

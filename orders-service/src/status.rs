@@ -29,11 +29,14 @@ pub fn from_error(error: &OrdersError) -> Status {
             tracing::warn!(error = cause, "the acquirer is not available");
             unavailable(ErrorReason::AcquirerUnreachable, "the acquirer cannot be asked now; try again")
         }
-        OrdersError::StaleToken => refused(
-            Code::FailedPrecondition,
-            ErrorReason::StaleFencingToken,
-            "a higher fencing token was seen for this operation: another holder has taken over",
-        ),
+        OrdersError::StaleToken => {
+            metrics::counter!("orders_fenced_total").increment(1);
+            refused(
+                Code::FailedPrecondition,
+                ErrorReason::StaleFencingToken,
+                "a higher fencing token was seen for this operation: another holder has taken over",
+            )
+        }
         OrdersError::OperationReused => refused(
             Code::FailedPrecondition,
             ErrorReason::OperationReused,

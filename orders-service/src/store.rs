@@ -21,6 +21,7 @@ pub mod operations;
 pub mod orders;
 pub mod payments;
 pub mod refunds;
+pub mod standing;
 pub mod ticket_types;
 
 /// Every migration of this service.

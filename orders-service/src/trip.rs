@@ -1,6 +1,6 @@
 //! What calls have in common that travel in one transaction.
 
-use chassis::deadline::Deadline;
+use chassis::{deadline::Deadline, trace};
 use tracing::Span;
 
 /// A call that waits for others to go with it.
@@ -16,16 +16,14 @@ pub(crate) trait Passenger {
     }
 }
 
-/// The span in which the span of their trip belongs: that of the first.
+/// The span in which the span of their trip belongs: that of one of them.
 pub(crate) fn parent(aboard: &[impl Passenger]) -> Option<tracing::Id> {
-    aboard.first().and_then(|first| first.span().id())
+    trace::host_of(aboard.iter().map(Passenger::span))
 }
 
-/// Links the span of a trip from those of the others.
+/// Links the span of a trip with those of the others.
 pub(crate) fn linked(span: Span, aboard: &[impl Passenger]) -> Span {
-    for passenger in aboard.iter().skip(1) {
-        span.follows_from(passenger.span().id());
-    }
+    trace::connect(&span, aboard.iter().map(Passenger::span), parent(aboard).as_ref());
     span
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use chassis::deadline::Deadline;
 use futures::{StreamExt as _, stream};
+use tracing::Instrument as _;
 
 use crate::{
     error::OrdersError,
@@ -46,7 +47,12 @@ impl Shop {
     pub(crate) async fn watch_round(&self) -> Result<usize, OrdersError> {
         let due = self.store.read("due payments", |tx| Box::pin(async move { payments::due(tx, ROUND).await })).await?;
         let asked = stream::iter(due).map(|payment| async move {
-            match self.watch_one(&payment).await {
+            let span = tracing::info_span!(
+                "watch payment",
+                payment.id = %payment.id,
+                idem.operation_id = %payment.operation,
+            );
+            match self.watch_one(&payment).instrument(span).await {
                 Ok(asked) => usize::from(asked),
                 Err(error) => {
                     tracing::warn!(payment.id = %payment.id, error = &error as &dyn std::error::Error, "a watched payment could not be asked for");

@@ -1,7 +1,7 @@
 //! The acquirer's events: believed when signed, kept by event id, applied in the transaction that meets their payment.
 
 use bytes::Bytes;
-use chassis::deadline::Deadline;
+use chassis::{clock, deadline::Deadline};
 use database::{DatabaseError, Tx};
 use fault_point::fault_point;
 use serde::Deserialize;
@@ -58,6 +58,7 @@ struct Body {
     payment_id: Option<String>,
     amount: Option<i64>,
     currency: Option<String>,
+    occurred_at: Option<String>,
 }
 
 impl Shop {
@@ -169,8 +170,9 @@ fn verdict(kind: &str) -> Option<Verdict> {
 
 /// Believes a delivery, or says why not. The signature comes first: nothing unsigned is parsed.
 fn read(secret: &[u8], body: &[u8], header: &str) -> Result<Event, Rejection> {
-    signature::verify(secret, header, body, chassis::clock::wall())?;
+    signature::verify(secret, header, body, clock::wall())?;
     let body: Body = serde_json::from_slice(body).map_err(|_| Rejection::Malformed)?;
+    note_lag(body.occurred_at.as_deref());
     let is_known = verdict(&body.r#type).is_some();
     let is_whole = body.payment_id.is_some() && body.amount.is_some() && body.currency.is_some();
     if !is_word(&body.id) || !is_word(&body.r#type) || (is_known && !is_whole) {
@@ -180,6 +182,13 @@ fn read(secret: &[u8], body: &[u8], header: &str) -> Result<Event, Rejection> {
     let payment = body.payment_id.and_then(|text| PaymentId::parse(&text)).map(|id| id.to_string());
     let currency = body.currency.filter(|code| Currency::new(code).is_some());
     Ok(Event { id: body.id, kind: body.r#type, payment, amount: body.amount, currency })
+}
+
+/// How long ago an event happened, by its sender's clock. One that does not say when, or says it unreadably, is none the worse.
+fn note_lag(occurred_at: Option<&str>) {
+    let Some(occurred_at) = occurred_at.and_then(|text| clock::parse_rfc3339(text).ok()) else { return };
+    let lag = clock::wall().duration_since(occurred_at).unwrap_or_default();
+    metrics::histogram!("orders_webhook_lag_seconds").record(lag.as_secs_f64());
 }
 
 fn is_word(text: &str) -> bool {

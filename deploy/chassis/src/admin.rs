@@ -75,6 +75,7 @@ async fn readyz(State(readiness): State<Readiness>) -> impl IntoResponse {
 }
 
 async fn metrics() -> impl IntoResponse {
+    telemetry::observe().await;
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], telemetry::render_metrics())
 }
 

@@ -2,14 +2,23 @@
 //!
 //! One global of each, installed by whoever comes first: several services may run in one process.
 
+mod environment;
 mod export;
+mod families;
 mod format;
+mod lines;
+mod observers;
+mod push;
 mod recorder;
 
+pub(crate) use observers::observe;
+pub use observers::{Observation, observe_with};
 pub use recorder::render_metrics;
 
+use lines::Lines;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
+use push::Push;
 use std::{
     io::{self, IsTerminal},
     sync::{Mutex, mpsc},
@@ -21,7 +30,7 @@ use tracing_opentelemetry::OpenTelemetryLayer;
 use tracing_subscriber::{
     EnvFilter, Layer,
     filter::{self, FilterExt},
-    fmt,
+    fmt::{self, writer::BoxMakeWriter},
     layer::SubscriberExt,
     registry::LookupSpan,
     util::SubscriberInitExt,
@@ -29,9 +38,10 @@ use tracing_subscriber::{
 
 /// Sends what is still buffered when it is dropped. Only the first guard of a process does something.
 #[must_use = "what is buffered is lost when the process ends without dropping the guard"]
-#[derive(Debug)]
 pub struct Guard {
     provider: Option<SdkTracerProvider>,
+    push: Option<Push>,
+    lines: Option<Lines>,
 }
 
 /// How long the end of a process waits for the collector.
@@ -42,15 +52,15 @@ static PROVIDER: Mutex<Option<SdkTracerProvider>> = Mutex::new(None);
 
 /// Installs logs, traces and metrics for the process; later calls change nothing, so the first service names it.
 ///
-/// Logs go to stderr, for people on a terminal and as JSON lines otherwise, filtered by `RUST_LOG` (default `info`). Traces
-/// are exported over OTLP when `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is set, by a thread of
-/// their own: no request waits for a collector, and spans are dropped rather than queued without end. Without an endpoint
-/// nothing is exported, but trace ids exist all the same. Call inside a runtime.
+/// Logs go to stderr, for people on a terminal and as JSON lines otherwise, filtered by `RUST_LOG` (default `info`). Traces and
+/// metrics are exported over OTLP when `OTEL_EXPORTER_OTLP_ENDPOINT` (or the one of a signal) is set, each by a thread of its own:
+/// no request waits for a collector, or for whoever reads the log, and spans and lines are dropped rather than queued without
+/// end. Without an endpoint nothing is exported, but trace ids exist all the same. Call inside a runtime.
 pub fn init(service_name: &'static str) -> Guard {
     recorder::install();
     let mut installed = PROVIDER.lock().expect("nothing panics while it holds this lock");
     if installed.is_some() {
-        return Guard { provider: None };
+        return Guard { provider: None, push: None, lines: None };
     }
     let (provider, refused) = export::tracer_provider(service_name);
     *installed = Some(provider.clone());
@@ -59,21 +69,29 @@ pub fn init(service_name: &'static str) -> Guard {
     let registry = tracing_subscriber::registry().with(spans);
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     // A test may have installed a subscriber of its own; then it stays.
-    let _ = if io::stderr().is_terminal() {
+    let is_watched = io::stderr().is_terminal();
+    let lines = if is_watched { None } else { Lines::to(io::stderr()).ok() };
+    let _ = if is_watched {
         // People read events; what a span knows is in the trace.
         let events = filter.and(filter::filter_fn(|metadata| metadata.is_event()));
         registry.with(fmt::layer().with_writer(io::stderr).with_filter(events)).try_init()
     } else {
-        let lines = fmt::layer().event_format(format::JsonLines).fmt_fields(format::NoFields);
-        registry.with(lines.with_writer(io::stderr).with_filter(filter)).try_init()
+        let layer = fmt::layer().event_format(format::JsonLines).fmt_fields(format::NoFields);
+        let writer = lines.clone().map_or_else(|| BoxMakeWriter::new(io::stderr), BoxMakeWriter::new);
+        registry.with(layer.with_writer(writer).with_filter(filter)).try_init()
     };
     if let Some(error) = refused {
         tracing::error!(error = %crate::process::sentence(&error), "traces are not exported");
     }
-    Guard { provider: Some(provider) }
+    let push = push::start(service_name).unwrap_or_else(|error| {
+        tracing::error!(error = %crate::process::sentence(&*error), "metrics are not exported");
+        None
+    });
+    Guard { provider: Some(provider), push, lines }
 }
 
-/// Turns `tracing` spans into OpenTelemetry spans, whatever `RUST_LOG` says: trace ids must not depend on verbosity.
+/// Turns `tracing` spans into OpenTelemetry spans, whatever `RUST_LOG` says: trace ids must not depend on verbosity. Numbers on spans are
+/// `i64`: the bridge knows no other integers, and would hand them on as text.
 pub(crate) fn span_layer<S>(tracer: SdkTracer) -> impl Layer<S>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
@@ -100,9 +118,21 @@ impl Drop for Guard {
         // A collector that does not answer must not keep the process: the exporter would wait for longer than that.
         let (done, flushed) = mpsc::channel();
         thread::spawn(move || done.send(provider.force_flush()));
+        if self.push.take().is_some_and(|push| !push.finish(FLUSH_LIMIT)) {
+            tracing::warn!("the last metrics could not be exported");
+        }
         if !matches!(flushed.recv_timeout(FLUSH_LIMIT), Ok(Ok(()))) {
             tracing::warn!("the last traces could not be exported");
         }
+        if let Some(lines) = &self.lines {
+            lines.flush(FLUSH_LIMIT);
+        }
+    }
+}
+
+impl std::fmt::Debug for Guard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guard").field("is_first", &self.provider.is_some()).finish_non_exhaustive()
     }
 }
 

@@ -8,12 +8,14 @@ mod grpc_client;
 mod grpc_server;
 mod http_server;
 mod record;
+mod shared;
 
 pub use context::{Parent, current_trace_id, current_traceparent, inject, link_to, set_parent_from};
 pub use grpc_client::{ClientInterceptor, GrpcClientLayer, GrpcClientService};
 pub use grpc_server::{GrpcServerLayer, GrpcServerService};
 pub use http_server::{HttpServerLayer, HttpServerService};
-pub use record::ResponseFuture;
+pub use record::{Note, ResponseFuture};
+pub use shared::{connect, host_of, note};
 
 #[cfg(test)]
 mod tests;

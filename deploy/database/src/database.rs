@@ -2,11 +2,11 @@
 
 use fault_point::fault_point;
 use futures::future::BoxFuture;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use crate::failure::Failure;
 use crate::postgres::Access;
-use crate::{Clock, DatabaseError, Migrated, OpenError, Options, Postgres, Schema, Sqlite, StoreUrl, Tx};
+use crate::{Clock, DatabaseError, Migrated, OpenError, Options, PoolStatus, Postgres, Schema, Sqlite, StoreUrl, Tx};
 
 /// An open store of either kind. Clones are cheap and share it.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ impl Database {
         T: Send + 'static,
         E: From<DatabaseError> + Send + 'static,
     {
-        let span = tracing::debug_span!("run transaction", db.transaction = name);
+        let span = self.span(name);
         fault_point!("{name}: begin" => Err(Failure::at_fault_point().error.into()));
         let done = match self {
             Self::Sqlite(sqlite) => sqlite.transact(name, work).instrument(span).await,
@@ -92,7 +92,7 @@ impl Database {
         T: Send + 'static,
         E: From<DatabaseError> + Send + 'static,
     {
-        let span = tracing::debug_span!("run read transaction", db.transaction = name);
+        let span = self.span(name);
         fault_point!("{name}: begin" => Err(Failure::at_fault_point().error.into()));
         match self {
             Self::Sqlite(sqlite) => sqlite.read_transaction(name, work).instrument(span).await,
@@ -100,11 +100,38 @@ impl Database {
         }
     }
 
+    /// The span of a transaction, in the trace of whoever wants it. What goes on by itself, and mostly finds nothing to do, makes none.
+    fn span(&self, name: &'static str) -> Span {
+        if Span::current().is_none() {
+            return Span::none();
+        }
+        let system = match self {
+            Self::Sqlite(_) => "sqlite",
+            Self::Postgres(_) => "postgresql",
+        };
+        tracing::info_span!(
+            "transaction",
+            otel.name = name,
+            otel.kind = "client",
+            db.system.name = system,
+            db.operation.name = "transaction",
+            db.query.summary = name,
+        )
+    }
+
     /// Asks the store for a sign of life, for readiness.
     pub async fn ping(&self) -> Result<(), DatabaseError> {
         match self {
             Self::Sqlite(sqlite) => sqlite.ping().await,
             Self::Postgres(postgres) => postgres.ping().await,
+        }
+    }
+
+    /// What the connections are at; none on SQLite, which has no pool.
+    pub fn pool(&self) -> Option<PoolStatus> {
+        match self {
+            Self::Sqlite(_) => None,
+            Self::Postgres(postgres) => Some(postgres.pool_status()),
         }
     }
 

@@ -72,7 +72,7 @@ pub use self::clock::{Clock, Hand};
 pub use self::database::Database;
 pub use self::error::{Cause, DatabaseError, OpenError};
 pub use self::options::Options;
-pub use self::postgres::{Connection, Postgres};
+pub use self::postgres::{Connection, PoolStatus, Postgres};
 pub use self::row::{ColumnIndex, Row};
 pub use self::schema::{Migrated, Migration, Schema};
 pub use self::sqlite::Sqlite;

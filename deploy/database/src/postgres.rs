@@ -66,6 +66,17 @@ pub struct Connection {
     lease: Lease,
 }
 
+/// What the connections of a pool are at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PoolStatus {
+    /// At work.
+    pub used: usize,
+    /// Open, and at rest.
+    pub idle: usize,
+    /// Callers that wait for one.
+    pub waiting: usize,
+}
+
 // === impl Postgres ===
 
 impl Postgres {
@@ -103,6 +114,16 @@ impl Postgres {
     /// A connection to the primary, or `Unavailable` within about a second.
     pub async fn client(&self) -> Result<Connection, DatabaseError> {
         Ok(Connection { lease: self.lease().await? })
+    }
+
+    /// What the connections are at now.
+    pub fn pool_status(&self) -> PoolStatus {
+        let status = self.pool.status();
+        PoolStatus {
+            used: status.size.saturating_sub(status.available),
+            idle: status.available,
+            waiting: status.waiting,
+        }
     }
 
     /// The store's clock: own SQL adds its offset to `clock_timestamp()`.

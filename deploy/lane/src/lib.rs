@@ -105,6 +105,11 @@ where
         answers.await.unwrap_or_else(|_| Err(E::lost(Lost::Ending)))
     }
 
+    /// How many callers wait for a flight.
+    pub fn waiting(&self) -> usize {
+        self.inner.queue.waiting()
+    }
+
     /// Carries one question.
     pub async fn carry_one(&self, question: Q) -> Result<A, E> {
         let mut answers = self.carry(vec![question]).await?;

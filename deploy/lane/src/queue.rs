@@ -64,6 +64,10 @@ impl<Q, A, E> Queue<Q, A, E> {
         Some(load)
     }
 
+    pub(crate) fn waiting(&self) -> usize {
+        self.lock().callers.len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Waiting<Q, A, E>> {
         self.waiting.lock().expect("nothing panics while it holds this lock")
     }

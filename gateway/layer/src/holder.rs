@@ -29,6 +29,8 @@ pub(crate) struct Holder {
     key: KeyId,
     operation_id: OperationId,
     token: FencingToken,
+    /// How often the key was granted.
+    pub(crate) attempt: u32,
     /// There was a holder before this one, and nobody can say that it did nothing.
     is_heir: bool,
     /// Look-up and execution are over by then.
@@ -63,8 +65,8 @@ impl Holder {
     pub(crate) fn new(shared: Arc<Shared>, key: KeyId, held: Held, asked: Instant) -> Self {
         let lease_end = asked + shared.settings.lease.get();
         let deadline = (Instant::now() + shared.settings.upstream_timeout).min(lease_end);
-        let Grant { operation_id, token, must_ask, .. } = held.grant;
-        Self { shared, key, operation_id, token, is_heir: must_ask, deadline, lease_end }
+        let Grant { operation_id, token, must_ask, attempts: attempt } = held.grant;
+        Self { shared, key, operation_id, token, attempt, is_heir: must_ask, deadline, lease_end }
     }
 
     pub(crate) fn permit(&self) -> Permit {

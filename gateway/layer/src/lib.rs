@@ -121,3 +121,4 @@ pub use problem::{PROBLEM_JSON, Problem};
 pub use replays::Pace;
 pub use service::{IdempotencyService, ResponseBody};
 pub use settings::{Hooks, Settings};
+pub use tally::Counted;

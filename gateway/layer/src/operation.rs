@@ -7,7 +7,7 @@ use fault_point::fault_point;
 use http::Response;
 use idem_core::{AttemptId, Fingerprint, TraceContext};
 use tokio::{sync::oneshot, time::Instant};
-use tracing::{Span, warn};
+use tracing::{Span, info, warn};
 
 use crate::{
     Problem,
@@ -58,11 +58,14 @@ impl Operation {
             attempt_id: AttemptId(uuid::Uuid::new_v4()),
             trace_context: TraceContext::new(traceparent).unwrap_or_default(),
         };
-        let Decided { answer, unsaid } = attempt.decide(self.wait, self.execute, &self.client).await;
+        let Decided { mut answer, unsaid } = attempt.decide(self.wait, self.execute, &self.client).await;
         Span::current().record("idem.outcome", answer.verdict.as_str());
-        self.tally.count(answer.verdict);
-        // A client that is gone changes nothing.
-        let _ = self.client.send(answer.response);
+        answer.response.extensions_mut().insert(self.tally.count(answer.verdict));
+        // A client that is gone changes nothing. Its request has left a line in the log when it went; this one says how it ended.
+        if let Err(unheard) = self.client.send(answer.response) {
+            let (status, outcome) = (unheard.status().as_u16(), answer.verdict.as_str());
+            info!(target: "access", client_gone = true, status, outcome, "ended after its client had gone");
+        }
         if let Some((holder, closing)) = unsaid {
             holder.say_later(&closing).await;
         }
@@ -189,5 +192,6 @@ pub(crate) fn record_grant(holder: &Holder) {
     let permit = holder.permit();
     Span::current()
         .record("idem.fencing_token", permit.token.0)
-        .record("idem.operation_id", tracing::field::display(permit.operation_id));
+        .record("idem.operation_id", tracing::field::display(permit.operation_id))
+        .record("idem.attempt", i64::from(holder.attempt));
 }

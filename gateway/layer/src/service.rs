@@ -111,10 +111,11 @@ where
     let admitted = match admit(&policy, &mut parts, body).await {
         Ok(admitted) => admitted,
         Err(Refusal { problem, sent }) => {
+            let mut response = shared.render(&problem);
             if let Some(tally) = tally {
-                tally.count(verdict_of(&problem));
+                response.extensions_mut().insert(tally.count(verdict_of(&problem)));
             }
-            return Ok(finish(shared.render(&problem), sent.map(|sent| sent.line), None));
+            return Ok(finish(response, sent.map(|sent| sent.line), None));
         }
     };
     let (Some(sent), Some(tally)) = (admitted.sent, tally) else {
@@ -124,17 +125,18 @@ where
     let Some(scope) = parts.extensions.get::<Scope>().cloned() else {
         // Never executed unprotected, whatever was put together wrongly.
         error!("no scope in the request's extensions: the layer must go inside the authentication");
-        tally.count(Verdict::Unavailable);
-        return Ok(finish(shared.render(&Problem::idempotency_unavailable()), Some(sent.line), None));
+        let mut response = shared.render(&Problem::idempotency_unavailable());
+        response.extensions_mut().insert(tally.count(Verdict::Unavailable));
+        return Ok(finish(response, Some(sent.line), None));
     };
     let wait = prefer::wait(&parts.headers);
     let key = KeyId { scope, key: sent.key };
     if let Some(known) = shared.replays.find(&key, &admitted.fingerprint) {
-        let answer = match known {
+        let mut answer = match known {
             Known::Replay(replay) => shared.replay(&replay),
             Known::Mismatch => shared.refuse(&Problem::key_reuse(), Verdict::Mismatch),
         };
-        tally.count(answer.verdict);
+        answer.response.extensions_mut().insert(tally.count(answer.verdict));
         return Ok(finish(answer.response, Some(sent.line), wait));
     }
     let reservation = Reservation { key, fingerprint: admitted.fingerprint, wait: wait.unwrap_or_default(), tally };
@@ -194,6 +196,7 @@ async fn detach(shared: &Arc<Shared>, it: Reservation, execute: Execute, waiting
         idem.scope = %it.key.scope,
         idem.operation_id = Empty,
         idem.fencing_token = Empty,
+        idem.attempt = Empty,
         idem.outcome = Empty,
     );
     let operation = Operation {

@@ -37,6 +37,11 @@ pub(crate) enum Verdict {
     CutOff,
 }
 
+/// What became of a keyed request, as `gateway_idempotency_outcomes_total` counts it: in the extensions of every answer of the layer,
+/// for whoever logs it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counted(pub &'static str);
+
 /// One keyed request that has not been counted yet.
 pub(crate) struct Tally {
     route: Option<Cow<'static, str>>,
@@ -74,8 +79,9 @@ impl Tally {
         Self { route: Some(route) }
     }
 
-    pub(crate) fn count(mut self, verdict: Verdict) {
+    pub(crate) fn count(mut self, verdict: Verdict) -> Counted {
         self.count_once(verdict);
+        Counted(verdict.as_str())
     }
 
     fn count_once(&mut self, verdict: Verdict) {

@@ -79,10 +79,10 @@ async fn place_alone(wire: &Wire, asked: Asked) -> Placed {
 
 async fn place_together(wire: &Wire, orders: Vec<Asked>) -> Vec<Placed> {
     let Some(last) = orders.iter().map(|asked| asked.deadline).max() else { return Vec::new() };
-    let span = tracing::info_span!(parent: None, "place orders", orders = orders.len());
-    for asked in &orders {
-        span.follows_from(asked.span.id());
-    }
+    let aboard = || orders.iter().map(|asked| &asked.span);
+    let host = trace::host_of(aboard());
+    let span = tracing::info_span!(parent: host.clone(), "place orders", orders = orders.len() as i64);
+    trace::connect(&span, aboard(), host.as_ref());
     let message = proto::PlaceOrdersRequest { items: orders.iter().map(Asked::item).collect() };
     let called = wire.call(message, last, async |mut c, r| c.place_orders(r).await).instrument(span).await;
     match called {

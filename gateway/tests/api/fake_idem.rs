@@ -287,6 +287,10 @@ impl IdempotencyService for FakeIdem {
 
 #[tonic::async_trait]
 impl AdminService for FakeIdem {
+    async fn list_audit(&self, _: Request<proto::ListAuditRequest>) -> Answered<proto::ListAuditResponse> {
+        Err(Status::unimplemented("not needed"))
+    }
+
     async fn list_stale(&self, request: Request<proto::ListStaleRequest>) -> Answered<proto::ListStaleResponse> {
         assert_eq!(request.get_ref().scope, "rest/*");
         let mut records = self.records.lock().unwrap();

@@ -90,13 +90,14 @@ impl Channels {
 
 /// The span of a call, under the current one.
 pub(crate) fn span(rpc: &'static str) -> Span {
+    let (service, method) = rpc.split_once('/').unwrap_or((rpc, ""));
     info_span!(
         "rpc call",
         otel.name = format_args!("rpc {rpc}"),
         otel.kind = "client",
         rpc.system = "grpc",
-        rpc.service = "idem.v1",
-        rpc.method = rpc,
+        rpc.service = format_args!("idem.v1.{service}"),
+        rpc.method = method,
     )
 }
 

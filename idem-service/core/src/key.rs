@@ -1,6 +1,11 @@
 //! Scopes and idempotency keys, and how a key is written in a header.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt::{self, Write as _},
+    sync::Arc,
+};
+
+use sha2::{Digest, Sha256};
 
 const KEY_CHARS_MAX: usize = 200;
 const SCOPE_BYTES_MAX: usize = 200;
@@ -159,6 +164,18 @@ impl fmt::Debug for IdempotencyKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "IdempotencyKey({} bytes)", self.0.len())
     }
+}
+
+/// Tells keys apart in traces and logs, and is no help in guessing one: the first 8 bytes of a SHA-256, in hexadecimal.
+pub fn key_hash(scope: &Scope, key: &IdempotencyKey) -> String {
+    let mut digest = Sha256::new();
+    digest.update((scope.as_str().len() as u64).to_be_bytes());
+    digest.update(scope.as_str());
+    digest.update(key.as_str());
+    digest.finalize()[..8].iter().fold(String::with_capacity(16), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 #[cfg(test)]

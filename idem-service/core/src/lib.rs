@@ -18,6 +18,6 @@ pub use decide::{Answer, Command, Grant, Put, StaleReason, Until, Verdict, decid
 pub use durations::{DurationError, LEASE_DEFAULT, LeaseDuration, RETENTION_DEFAULT, RetentionPeriod, WAIT_MAX};
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use ids::{AttemptId, FencingToken, OperationId};
-pub use key::{IdempotencyKey, KeyError, Scope, ScopeError};
+pub use key::{IdempotencyKey, KeyError, Scope, ScopeError, key_hash};
 pub use record::{Deadline, GrantedBy, Record, State, StateName, TraceContext, TraceContextError};
 pub use response::{BODY_MAX, Response, ResponseError};

@@ -86,6 +86,20 @@ impl Store for Gate {
         self.memory.count(scopes).await
     }
 
+    async fn count_open(&self) -> Result<Open, StoreError> {
+        self.memory.count_open().await
+    }
+
+    async fn audits(
+        &self,
+        scopes: &[ScopePattern],
+        key: Option<&IdempotencyKey>,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<AuditRow>, StoreError> {
+        self.memory.audits(scopes, key, before, limit).await
+    }
+
     async fn hand_out_stale(
         &self,
         scopes: &[ScopePattern],

@@ -16,7 +16,7 @@ use serde::Serialize;
 use tonic::{Code, Request, Status};
 
 use super::access::Access;
-use super::view::{Key, Keys, KeysQuery, OneQuery, ResolveBody, Stats, StatsQuery};
+use super::view::{AuditPage, AuditQuery, Key, Keys, KeysQuery, OneQuery, ResolveBody, Stats, StatsQuery};
 use crate::admin_rpc::AdminRpc;
 use crate::engine::Engine;
 use crate::status::Refusal;
@@ -47,6 +47,7 @@ pub(super) fn router(api: Api) -> Router {
         .route("/stats", get(stats))
         .route("/keys", get(keys))
         .route("/key", get(key))
+        .route("/audit", get(audit))
         .route("/resolve", post(resolve))
         .fallback(|| async { ApiError { status: StatusCode::NOT_FOUND, sentence: "no such path".to_owned() } })
         .with_state(api)
@@ -90,6 +91,18 @@ async fn key(
     let snapshot = api.engine.get(&id, None).await.map_err(Refusal::from)?;
     let found = record::key_record(&id, &snapshot).ok_or(Refusal::NoRecord)?;
     Ok(Json(found.into()))
+}
+
+/// What was settled by hand.
+async fn audit(
+    State(api): State<Api>,
+    headers: HeaderMap,
+    query: Result<Query<AuditQuery>, QueryRejection>,
+) -> Result<Json<AuditPage>, ApiError> {
+    let caller = api.access.admit(&headers, "ListAudit")?;
+    let Query(query) = query?;
+    let lines = api.admin.list_audit(as_caller(query.into(), caller)).await?;
+    Ok(Json(lines.into_inner().into()))
 }
 
 async fn resolve(

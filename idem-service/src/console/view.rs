@@ -22,9 +22,45 @@ pub(super) struct KeysQuery {
     #[serde(default)]
     older_than_seconds: u32,
     #[serde(default)]
+    operation_id: String,
+    #[serde(default)]
     page_size: u32,
     #[serde(default)]
     page_token: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct AuditQuery {
+    #[serde(default)]
+    scope: String,
+    #[serde(default)]
+    key: String,
+    #[serde(default)]
+    page_size: u32,
+    #[serde(default)]
+    before_id: i64,
+}
+
+#[derive(Serialize)]
+pub(super) struct AuditPage {
+    entries: Vec<AuditLine>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AuditLine {
+    id: i64,
+    scope: String,
+    key: String,
+    operation_id: String,
+    fencing_token_before: i64,
+    fencing_token_after: i64,
+    action: String,
+    reason: String,
+    operator: String,
+    service: String,
+    at: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -123,7 +159,34 @@ impl TryFrom<KeysQuery> for proto::ListRequest {
             older_than: Some(prost_types::Duration { seconds: query.older_than_seconds.into(), nanos: 0 }),
             page_size: query.page_size,
             page_token: query.page_token,
+            operation_id: query.operation_id,
         })
+    }
+}
+
+impl From<AuditQuery> for proto::ListAuditRequest {
+    fn from(query: AuditQuery) -> Self {
+        let AuditQuery { scope, key, page_size, before_id } = query;
+        Self { scope, key, page_size, before_id }
+    }
+}
+
+impl From<proto::ListAuditResponse> for AuditPage {
+    fn from(page: proto::ListAuditResponse) -> Self {
+        let line = |entry: proto::AuditEntry| AuditLine {
+            id: entry.id,
+            scope: entry.scope,
+            key: entry.key,
+            operation_id: entry.operation_id,
+            fencing_token_before: entry.fencing_token_before,
+            fencing_token_after: entry.fencing_token_after,
+            action: entry.action,
+            reason: entry.reason,
+            operator: entry.operator,
+            service: entry.service,
+            at: text(entry.at),
+        };
+        Self { entries: page.entries.into_iter().map(line).collect() }
     }
 }
 

@@ -7,11 +7,11 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use bytes::Bytes;
 use database::Clock;
-use idem_core::{FencingToken, OperationId, Put, Record, Response, State, StateName, Until};
+use idem_core::{IdempotencyKey, Put, Record, Response, State, StateName, Until};
 
 use super::{
-    Audit, Counts, Cursor, Entry, Filter, KeyId, ScopePattern, Snapshot, Store, StoreError, Swap, SwapRequest, Times,
-    Version, stored,
+    Audit, AuditRow, Counts, Cursor, Entry, Filter, KeyId, Open, ScopePattern, Snapshot, Store, StoreError, Swap,
+    SwapRequest, Times, Version, stored,
 };
 
 /// 2030-01-01T00:00:00Z, where the clock starts.
@@ -22,23 +22,6 @@ const START: Duration = Duration::from_secs(1_893_456_000);
 pub struct MemoryStore {
     clock: Clock,
     rows: Mutex<Rows>,
-}
-
-/// A line of the audit table.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct AuditRow {
-    /// Which key.
-    pub key: KeyId,
-    /// Of the record that was written.
-    pub operation_id: OperationId,
-    /// None when there was no record before.
-    pub token_before: Option<FencingToken>,
-    /// Of the record that was written.
-    pub token_after: FencingToken,
-    /// As asked.
-    pub audit: Audit,
-    /// When it was written.
-    pub at: SystemTime,
 }
 
 #[derive(Debug, Default)]
@@ -64,7 +47,7 @@ impl MemoryStore {
     }
 
     /// What was audited, oldest first.
-    pub fn audits(&self) -> Vec<AuditRow> {
+    pub fn audited(&self) -> Vec<AuditRow> {
         self.rows().audits.clone()
     }
 
@@ -95,10 +78,10 @@ impl Store for MemoryStore {
         let (now, rows) = (self.now(), self.rows());
         let mut listed: Vec<(&KeyId, &Row)> =
             rows.keys.iter().filter(|(key, row)| row.fits(filter, key, now)).collect();
-        listed.sort_by_key(|(key, row)| (row.times.updated_at, *key));
-        let after = after.map(|cursor| (cursor.updated_at, &cursor.key));
-        let page =
-            listed.into_iter().filter(|(key, row)| after.is_none_or(|after| (row.times.updated_at, *key) > after));
+        let since = |row: &Row| row.snapshot(now).since();
+        listed.sort_by_key(|(key, row)| (since(row), *key));
+        let after = after.map(|cursor| (cursor.since, &cursor.key));
+        let page = listed.into_iter().filter(|(key, row)| after.is_none_or(|after| (since(row), *key) > after));
         Ok(page.take(limit as usize).map(|(key, row)| row.entry(key, now)).collect())
     }
 
@@ -109,6 +92,45 @@ impl Store for MemoryStore {
             row.count(&mut counts, now);
         }
         Ok(counts)
+    }
+
+    async fn count_open(&self) -> Result<Open, StoreError> {
+        let (now, rows) = (self.now(), self.rows());
+        let mut open = Open::default();
+        let older = |oldest: Option<Duration>, age: Duration| Some(oldest.map_or(age, |oldest| oldest.max(age)));
+        for row in rows.keys.values() {
+            let record = row.snapshot(now).record.expect("a row has a record");
+            let age = now.duration_since(row.times.created_at).unwrap_or_default();
+            match record.state.name() {
+                StateName::InProgress if record.is_lease_over() => {
+                    open.lease_over += 1;
+                    open.oldest_lease_over = older(open.oldest_lease_over, age);
+                }
+                StateName::InProgress => open.held += 1,
+                StateName::InDoubt => {
+                    open.in_doubt += 1;
+                    open.oldest_in_doubt = older(open.oldest_in_doubt, age);
+                }
+                StateName::Completed | StateName::Released => {}
+            }
+        }
+        Ok(open)
+    }
+
+    async fn audits(
+        &self,
+        scopes: &[ScopePattern],
+        key: Option<&IdempotencyKey>,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<AuditRow>, StoreError> {
+        let rows = self.rows();
+        let is_wanted = |row: &&AuditRow| {
+            scopes.iter().any(|scope| scope.matches(&row.key.scope))
+                && key.is_none_or(|key| row.key.key == *key)
+                && before.is_none_or(|before| row.id < before)
+        };
+        Ok(rows.audits.iter().rev().filter(is_wanted).take(limit as usize).cloned().collect())
     }
 
     async fn hand_out_stale(
@@ -173,7 +195,22 @@ impl Rows {
         if let Some(audit) = audit {
             let token_before = truth.record.map(|record| record.token);
             let (operation_id, token_after) = (record.operation_id, record.token);
-            self.audits.push(AuditRow { key: key.clone(), operation_id, token_before, token_after, audit, at: now });
+            let id = self.audits.len() as i64 + 1;
+            let Audit { action, reason, operator, service } = audit;
+            let (key, action) = (key.clone(), action.to_owned());
+            let line = AuditRow {
+                id,
+                key,
+                operation_id,
+                token_before,
+                token_after,
+                action,
+                reason,
+                operator,
+                service,
+                at: now,
+            };
+            self.audits.push(line);
         }
         let handed_out_until = self.keys.get(&key).filter(|_| !put.is_new).and_then(|row| row.handed_out_until);
         self.keys.insert(key, Row { record, number, times, handed_out_until });
@@ -218,7 +255,8 @@ impl Row {
     fn fits(&self, filter: &Filter, key: &KeyId, now: SystemTime) -> bool {
         filter.scopes.iter().any(|scope| scope.matches(&key.scope))
             && (filter.states.is_empty() || filter.states.contains(&self.record.state.name()))
-            && now.duration_since(self.times.updated_at).is_ok_and(|age| age >= filter.older_than)
+            && filter.operation_id.is_none_or(|operation_id| self.record.operation_id == operation_id)
+            && now.duration_since(self.snapshot(now).since()).is_ok_and(|age| age >= filter.older_than)
     }
 
     fn is_waiting(&self, now: SystemTime) -> bool {
@@ -240,8 +278,8 @@ impl Row {
             }
             StateName::InDoubt => {
                 counts.in_doubt += 1;
-                let oldest = counts.oldest_in_doubt_at.unwrap_or(self.times.updated_at);
-                counts.oldest_in_doubt_at = Some(oldest.min(self.times.updated_at));
+                let oldest = counts.oldest_in_doubt_at.unwrap_or(self.times.created_at);
+                counts.oldest_in_doubt_at = Some(oldest.min(self.times.created_at));
             }
             StateName::Completed => counts.completed += 1,
             StateName::Released => counts.released += 1,

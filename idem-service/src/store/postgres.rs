@@ -9,13 +9,14 @@ mod want;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use database::{Database, DatabaseError, Postgres};
+use database::{Database, DatabaseError, PoolStatus, Postgres};
+use idem_core::IdempotencyKey;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::{
-    Counts, Cursor, Entry, Filter, KeyId, QUICK, SLOW, ScopePattern, Snapshot, Store, StoreError, Swap, SwapRequest,
-    within,
+    AuditRow, Counts, Cursor, Entry, Filter, KeyId, Open, QUICK, SLOW, ScopePattern, Snapshot, Store, StoreError, Swap,
+    SwapRequest, within,
 };
 
 /// A deadlock, a serialisation failure or a lost connection is met again at once; a server that is down stays so.
@@ -116,6 +117,20 @@ impl Store for PostgresStore {
         within(SLOW, self.count_states(scopes)).await
     }
 
+    async fn count_open(&self) -> Result<Open, StoreError> {
+        within(QUICK, self.count_states_open()).await
+    }
+
+    async fn audits(
+        &self,
+        scopes: &[ScopePattern],
+        key: Option<&IdempotencyKey>,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<AuditRow>, StoreError> {
+        within(SLOW, self.audit_page(scopes, key, before, limit)).await
+    }
+
     async fn hand_out_stale(
         &self,
         scopes: &[ScopePattern],
@@ -127,6 +142,14 @@ impl Store for PostgresStore {
 
     async fn purge(&self, limit: u32) -> Result<u64, StoreError> {
         within(SLOW, self.purge_over(limit)).await
+    }
+
+    fn system(&self) -> &'static str {
+        "postgresql"
+    }
+
+    fn pool(&self) -> Option<PoolStatus> {
+        Some(self.postgres.pool_status())
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

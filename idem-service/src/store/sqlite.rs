@@ -1,5 +1,6 @@
 //! The store in a SQLite file: everything that writes goes through the one writer, and shares its commit with whatever waits there.
 
+mod audit;
 mod list;
 mod rows;
 mod swap;
@@ -9,11 +10,12 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use database::{Database, DatabaseError, Sqlite};
+use idem_core::IdempotencyKey;
 use rusqlite::Connection;
 
 use super::{
-    Counts, Cursor, Entry, Filter, KeyId, QUICK, SLOW, ScopePattern, Snapshot, Store, StoreError, Swap, SwapRequest,
-    within,
+    AuditRow, Counts, Cursor, Entry, Filter, KeyId, Open, QUICK, SLOW, ScopePattern, Snapshot, Store, StoreError, Swap,
+    SwapRequest, within,
 };
 
 /// The store in a SQLite file.
@@ -77,6 +79,21 @@ impl Store for SqliteStore {
         self.read(SLOW, move |connection, now| list::count(connection, &scopes, now)).await
     }
 
+    async fn count_open(&self) -> Result<Open, StoreError> {
+        self.read(QUICK, list::count_open).await
+    }
+
+    async fn audits(
+        &self,
+        scopes: &[ScopePattern],
+        key: Option<&IdempotencyKey>,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<AuditRow>, StoreError> {
+        let (scopes, key) = (scopes.to_vec(), key.cloned());
+        self.read(SLOW, move |connection, _| audit::page(connection, &scopes, key.as_ref(), before, limit)).await
+    }
+
     async fn hand_out_stale(
         &self,
         scopes: &[ScopePattern],
@@ -89,6 +106,10 @@ impl Store for SqliteStore {
 
     async fn purge(&self, limit: u32) -> Result<u64, StoreError> {
         self.write(SLOW, move |connection, now| sweep::purge(connection, limit, now)).await
+    }
+
+    fn system(&self) -> &'static str {
+        "sqlite"
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{Command, FencingToken, Scope, State, StateName};
+use idem_core::{Command, FencingToken, IdempotencyKey, OperationId, Scope, State, StateName};
 use idem_proto::idem::v1 as proto;
 use proto::resolve_request::Action;
 
@@ -10,7 +10,7 @@ use super::violations::Violations;
 use super::{page, record, timestamp};
 use crate::engine::Outcome;
 use crate::status::Refusal;
-use crate::store::{Counts, Cursor, Entry, KeyId, ScopePattern};
+use crate::store::{AuditRow, Counts, Cursor, Entry, KeyId, ScopePattern};
 
 const PAGE_SIZE_DEFAULT: u32 = 100;
 const PAGE_SIZE_MAX: u32 = 500;
@@ -22,7 +22,16 @@ pub(crate) struct List {
     pub(crate) scope: Option<ScopePattern>,
     pub(crate) states: Vec<StateName>,
     pub(crate) older_than: Duration,
+    pub(crate) operation_id: Option<OperationId>,
     pub(crate) after: Option<Cursor>,
+    pub(crate) page_size: u32,
+}
+
+/// Which lines of the audit table to list.
+pub(crate) struct ListAudit {
+    pub(crate) scope: Option<ScopePattern>,
+    pub(crate) key: Option<IdempotencyKey>,
+    pub(crate) before: Option<i64>,
     pub(crate) page_size: u32,
 }
 
@@ -47,6 +56,10 @@ pub(crate) fn list(request: proto::ListRequest) -> Result<List, Refusal> {
     let scope = scope_pattern(&mut violations, request.scope);
     let states: Vec<_> = request.states.into_iter().map(|state| state_name(&mut violations, state)).collect();
     let older_than = violations.duration("older_than", request.older_than, Duration::ZERO);
+    let operation_id = match request.operation_id.as_str() {
+        "" => Some(None),
+        text => violations.operation_id(text).map(Some),
+    };
     let page_size = page_size(&mut violations, "page_size", request.page_size);
     let after = page_token(&mut violations, &request.page_token);
     let list = || {
@@ -54,6 +67,7 @@ pub(crate) fn list(request: proto::ListRequest) -> Result<List, Refusal> {
             scope: scope?,
             states: states.into_iter().collect::<Option<_>>()?,
             older_than: older_than?,
+            operation_id: operation_id?,
             after: after?,
             page_size: page_size?,
         })
@@ -68,9 +82,7 @@ pub(crate) fn list_response(mut entries: Vec<Entry>, page_size: u32) -> proto::L
     let has_more = entries.len() > page_size;
     entries.truncate(page_size);
     let next_page_token = match entries.last() {
-        Some(last) if has_more => {
-            page::write(&Cursor { updated_at: last.snapshot.times.updated_at, key: last.key.clone() })
-        }
+        Some(last) if has_more => page::write(&Cursor { since: last.snapshot.since(), key: last.key.clone() }),
         _ => String::new(),
     };
     proto::ListResponse { records: entries.iter().filter_map(record::listed).collect(), next_page_token }
@@ -93,6 +105,37 @@ pub(crate) fn stats_response(counts: &Counts) -> proto::StatsResponse {
         expired: counts.expired,
         oldest_in_doubt_at: timestamp(counts.oldest_in_doubt_at),
     }
+}
+
+pub(crate) fn list_audit(request: proto::ListAuditRequest) -> Result<ListAudit, Refusal> {
+    let mut violations = Violations::default();
+    let scope = scope_pattern(&mut violations, request.scope);
+    let key = match request.key {
+        none if none.is_empty() => Some(None),
+        key => violations.take("key", IdempotencyKey::new(key)).map(Some),
+    };
+    let page_size = page_size(&mut violations, "page_size", request.page_size);
+    let before = Some(request.before_id).filter(|id| *id != 0);
+    let list_audit = || Some(ListAudit { scope: scope?, key: key?, before, page_size: page_size? });
+    let list_audit = list_audit();
+    violations.finish(list_audit)
+}
+
+pub(crate) fn list_audit_response(lines: Vec<AuditRow>) -> proto::ListAuditResponse {
+    let entry = |line: AuditRow| proto::AuditEntry {
+        id: line.id,
+        scope: line.key.scope.as_str().to_owned(),
+        key: line.key.key.as_str().to_owned(),
+        operation_id: line.operation_id.to_string(),
+        fencing_token_before: line.token_before.map_or(0, |token| token.0),
+        fencing_token_after: line.token_after.0,
+        action: line.action,
+        reason: line.reason,
+        operator: line.operator,
+        service: line.service,
+        at: timestamp(Some(line.at)),
+    };
+    proto::ListAuditResponse { entries: lines.into_iter().map(entry).collect() }
 }
 
 pub(crate) fn list_stale(request: proto::ListStaleRequest) -> Result<ListStale, Refusal> {

@@ -14,7 +14,7 @@ const TIME_MAX: Duration = Duration::from_secs(253_402_300_800);
 
 /// Writes the token of the page after `last`.
 pub(super) fn write(last: &Cursor) -> String {
-    let micros = last.updated_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros();
+    let micros = last.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros();
     let micros = u64::try_from(micros).unwrap_or(u64::MAX);
     let scope = last.key.scope.as_str().as_bytes();
     let mut bytes = vec![LAYOUT];
@@ -35,9 +35,9 @@ pub(super) fn read(token: &str) -> Option<Cursor> {
     let (scope, key) = rest.split_at_checked(scope_len.into())?;
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
     let since = Some(Duration::from_micros(u64::from_be_bytes(*micros))).filter(|since| *since < TIME_MAX)?;
-    let updated_at = SystemTime::UNIX_EPOCH.checked_add(since)?;
+    let since = SystemTime::UNIX_EPOCH.checked_add(since)?;
     let key = KeyId { scope: Scope::new(text(scope)?).ok()?, key: IdempotencyKey::new(text(key)?).ok()? };
-    Some(Cursor { updated_at, key })
+    Some(Cursor { since, key })
 }
 
 #[cfg(test)]
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn a_token_is_read_back_and_anything_else_refused() {
         let key = KeyId { scope: Scope::new("rest/é").unwrap(), key: IdempotencyKey::new("k 🎟").unwrap() };
-        let last = Cursor { updated_at: SystemTime::UNIX_EPOCH + Duration::from_micros(1_700_000_000_123_456), key };
+        let last = Cursor { since: SystemTime::UNIX_EPOCH + Duration::from_micros(1_700_000_000_123_456), key };
         let token = write(&last);
         assert_eq!(read(&token), Some(last));
         assert_eq!(read(&token.replacen("01", "02", 1)), None);

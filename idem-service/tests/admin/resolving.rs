@@ -165,3 +165,29 @@ async fn resolve_names_each_field_that_is_out_of_bounds() {
     }
     server.stop().await;
 }
+
+#[tokio::test]
+async fn what_was_settled_by_hand_is_listed_latest_first_to_whoever_may_see_its_scope() {
+    let server = Server::on_sqlite().await;
+    let (client, mut admin) = (server.client(), server.admin_client());
+    for key in ["first", "second"] {
+        grant(&client, key).await;
+        admin.resolve(request(key, 0, release())).await.unwrap();
+    }
+    let mut listed = async |request: proto::ListAuditRequest| {
+        let page = admin.list_audit(request).await.unwrap().into_inner();
+        page.entries.into_iter().map(|entry| (entry.key, entry.action, entry.operator)).collect::<Vec<_>>()
+    };
+    let line = |key: &str| (key.to_owned(), "release".to_owned(), "ada".to_owned());
+    assert_eq!(listed(proto::ListAuditRequest::default()).await, [line("second"), line("first")]);
+    let of_one = proto::ListAuditRequest { key: "first".to_owned(), ..Default::default() };
+    assert_eq!(listed(of_one).await, [line("first")]);
+    let elsewhere = proto::ListAuditRequest { scope: "elsewhere/*".to_owned(), ..Default::default() };
+    assert_eq!(listed(elsewhere).await, []);
+
+    let page = reqwest::get(server.url("/console/api/audit?pageSize=1")).await.unwrap();
+    let page: serde_json::Value = page.json().await.unwrap();
+    let entry = &page["entries"][0];
+    assert_eq!((&entry["key"], &entry["fencingTokenAfter"]), (&"second".into(), &2.into()));
+    server.stop().await;
+}

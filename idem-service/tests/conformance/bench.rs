@@ -11,7 +11,8 @@ use idem_core::{
     RetentionPeriod, Scope, TraceContext, Verdict, decide,
 };
 use idem_service::batch::{BatchingStore, Flights};
-use idem_service::store::memory::{AuditRow, MemoryStore};
+use idem_service::store::AuditRow;
+use idem_service::store::memory::MemoryStore;
 use idem_service::store::postgres::PostgresStore;
 use idem_service::store::sqlite::SqliteStore;
 use idem_service::store::{Audit, KeyId, SCHEMA, ScopePattern, Snapshot, Store, Swap, SwapRequest, Version};
@@ -128,30 +129,9 @@ impl Bench {
 
     /// The audit table, oldest first.
     pub async fn audits(&self) -> Vec<AuditRow> {
-        match self.url() {
-            None => {
-                let Place::Memory(memory) = &self.place else { unreachable!("only memory has no address") };
-                memory.audits()
-            }
-            Some(StoreUrl::Sqlite(path)) => {
-                let connection = rusqlite::Connection::open(path).unwrap();
-                let mut statement = connection.prepare(AUDITS_SQLITE).unwrap();
-                let rows = statement.query_map([], |row| {
-                    let texts: Vec<String> = (0..7).map(|place| row.get(place).unwrap()).collect();
-                    Ok(audit(&texts, row.get(7)?, row.get(8)?, micros(row.get(9)?)))
-                });
-                rows.unwrap().map(Result::unwrap).collect()
-            }
-            Some(StoreUrl::Postgres(_)) => {
-                let rows = self.postgres_client().await.query(AUDITS_POSTGRES, &[]).await.unwrap();
-                rows.iter()
-                    .map(|row| {
-                        let texts: Vec<String> = (0..7).map(|place| row.get(place)).collect();
-                        audit(&texts, row.get(7), row.get(8), row.get(9))
-                    })
-                    .collect()
-            }
-        }
+        let mut lines = self.store.audits(&every_scope(), None, None, 500).await.unwrap();
+        lines.reverse();
+        lines
     }
 
     /// A connection of the test's own, past any pooler.
@@ -162,28 +142,6 @@ impl Bench {
         drop(chassis::tasks::Tasks::new().spawn("client", connection));
         client
     }
-}
-
-const AUDITS_SQLITE: &str = "SELECT scope, key, operation_id, action, reason, operator, service, fencing_token_before,
-    fencing_token_after, at FROM idem_audit ORDER BY id";
-const AUDITS_POSTGRES: &str = "SELECT scope, key, operation_id::text, action, reason, operator, service,
-    fencing_token_before, fencing_token_after, at FROM idem_audit ORDER BY id";
-
-fn audit(texts: &[String], before: Option<i64>, after: i64, at: SystemTime) -> AuditRow {
-    let [scope, key, operation_id, action, reason, operator, service] = texts else { panic!("seven texts") };
-    let action = ["complete", "release", "abandon"].into_iter().find(|known| known == action).unwrap();
-    AuditRow {
-        key: key_in(scope, key),
-        operation_id: OperationId(operation_id.parse().unwrap()),
-        token_before: before.map(FencingToken),
-        token_after: FencingToken(after),
-        audit: Audit { action, reason: reason.clone(), operator: operator.clone(), service: service.clone() },
-        at,
-    }
-}
-
-fn micros(micros: i64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_micros(micros.try_into().unwrap())
 }
 
 /// A store at `url` without a front.

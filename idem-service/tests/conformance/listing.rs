@@ -57,7 +57,7 @@ pub async fn pages_follow_each_other_without_gaps_or_repeats(bench: &Bench) {
             let page = bench.store.list(&filter, after.as_ref(), page_size).await.unwrap();
             assert!(page.len() <= page_size as usize);
             let Some(last) = page.last() else { break };
-            after = Some(Cursor { updated_at: last.snapshot.times.updated_at, key: last.key.clone() });
+            after = Some(Cursor { since: last.snapshot.since(), key: last.key.clone() });
             listed.extend(page.into_iter().map(|entry| entry.key));
         }
         assert_eq!(listed, expected, "pages of {page_size}");
@@ -94,6 +94,36 @@ pub async fn filters_hold_together(bench: &Bench) {
     assert_eq!(list(bench, &every).await.len(), 5);
     assert_eq!(bench.store.purge(10).await.unwrap(), 2);
     assert_eq!(names(&list(bench, &every).await), ["doubtful", "over", "alive"]);
+}
+
+pub async fn whoever_asks_again_makes_an_open_key_no_younger(bench: &Bench) {
+    let stuck = key("stuck");
+    bench.reserve(&stuck, 1).await;
+    let begun = bench.step(&stuck, abandoning).await;
+    assert_eq!(bench.store.count_open().await.unwrap().in_doubt, 1);
+    for attempt in 2..4 {
+        bench.hand.advance(MINUTE * 20);
+        bench.step(&stuck, |r| reclaiming(r, attempt)).await;
+        bench.step(&stuck, abandoning).await;
+    }
+    let every = Filter { scopes: every_scope(), ..Filter::default() };
+    let old = Filter { older_than: MINUTE * 40, ..every.clone() };
+    assert_eq!(names(&list(bench, &old).await), ["stuck"]);
+    let mine = Filter { operation_id: begun.record.map(|record| record.operation_id), ..every.clone() };
+    assert_eq!(names(&list(bench, &mine).await), ["stuck"]);
+    let other = Filter { operation_id: Some(operation(999)), ..every };
+    assert_eq!(names(&list(bench, &other).await), [""; 0]);
+    assert_eq!(bench.store.count(&every_scope()).await.unwrap().oldest_in_doubt_at, Some(begun.times.created_at));
+
+    bench.reserve(&key("alive"), 50).await;
+    bench.reserve(&key("over"), 60).await;
+    let open = bench.store.count_open().await.unwrap();
+    assert_eq!((open.held, open.lease_over, open.in_doubt, open.oldest_lease_over), (2, 0, 1, None));
+    assert!(open.oldest_in_doubt.is_some_and(|age| age >= MINUTE * 40 && age < MINUTE * 50), "{open:?}");
+    bench.hand.advance(MINUTE * 20);
+    let open = bench.store.count_open().await.unwrap();
+    assert_eq!((open.held, open.lease_over, open.in_doubt), (0, 2, 1));
+    assert!(open.oldest_lease_over.is_some_and(|age| age >= MINUTE * 20 && age < MINUTE * 30), "{open:?}");
 }
 
 pub async fn scope_patterns_are_no_wildcards(bench: &Bench) {
@@ -146,7 +176,7 @@ pub async fn states_are_counted(bench: &Bench) {
     assert_eq!(count().await, Counts::default());
     one_of_each(bench).await;
     bench.reserve(&key_in("elsewhere", "k"), 9).await;
-    let doubtful = bench.load(&key("doubtful")).await.times.updated_at;
+    let doubtful = bench.load(&key("doubtful")).await.times.created_at;
     let counts = Counts {
         in_progress: 3,
         lease_over: 1,

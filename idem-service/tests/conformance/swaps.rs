@@ -254,12 +254,22 @@ pub async fn an_audit_is_written_with_its_swap_or_not_at_all(bench: &Bench) {
     assert!(matches!(lost[..], [Swap::Lost(_)]));
     assert_eq!(bench.audits().await, []);
 
-    let won = bench.store.swap(vec![write(doubtful.version, reasons.clone())]).await.unwrap();
+    let won = bench.store.swap(vec![write(doubtful.version, reasons)]).await.unwrap();
     let [Swap::Won(settled)] = &won[..] else { panic!("lost") };
     let audits = bench.audits().await;
     assert_eq!(audits.len(), 1);
     assert_eq!((&audits[0].key, audits[0].operation_id), (&key, operation(1)));
     assert_eq!((audits[0].token_before.unwrap().0, audits[0].token_after.0), (1, 2));
-    assert_eq!(Some(&audits[0].audit), reasons.as_ref());
+    let said = |line: &AuditRow| [&line.action, &line.reason, &line.operator, &line.service].map(String::clone);
+    assert_eq!(said(&audits[0]), ["release", "the acquirer's \"no\"\nby phone", "Ada", "console"]);
     assert_eq!(audits[0].at, settled.times.updated_at);
+
+    let page = async |name: &str, before| {
+        let name = IdempotencyKey::new(name).unwrap();
+        bench.store.audits(&every_scope(), Some(&name), before, 10).await.unwrap()
+    };
+    assert_eq!(page(key.key.as_str(), None).await, audits);
+    assert_eq!(page(key.key.as_str(), Some(audits[0].id)).await, []);
+    assert_eq!(page("another", None).await, []);
+    assert_eq!(bench.store.audits(&[], None, None, 10).await.unwrap(), []);
 }

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use database::{Clock, Hand};
+use idem_core::IdempotencyKey;
 use idem_service::store::memory::MemoryStore;
 use idem_service::store::{
-    Counts, Cursor, Entry, Filter, KeyId, ScopePattern, Snapshot, Store, StoreError, Swap, SwapRequest,
+    AuditRow, Counts, Cursor, Entry, Filter, KeyId, Open, ScopePattern, Snapshot, Store, StoreError, Swap, SwapRequest,
 };
 
 /// What happens to the next swap.
@@ -96,6 +97,20 @@ impl Store for Double {
 
     async fn count(&self, scopes: &[ScopePattern]) -> Result<Counts, StoreError> {
         self.memory.count(scopes).await
+    }
+
+    async fn count_open(&self) -> Result<Open, StoreError> {
+        self.memory.count_open().await
+    }
+
+    async fn audits(
+        &self,
+        scopes: &[ScopePattern],
+        key: Option<&IdempotencyKey>,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<AuditRow>, StoreError> {
+        self.memory.audits(scopes, key, before, limit).await
     }
 
     async fn hand_out_stale(

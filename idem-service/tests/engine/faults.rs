@@ -49,7 +49,7 @@ async fn hand_made_settlement_is_never_repeated_and_so_audited_once() {
     world.store.fail(&[ReplyLost]);
     let resolved = world.resolve("k", State::Released).await;
     assert!(matches!(resolved, Err(EngineError::Store(StoreError::Unavailable(_)))), "{resolved:?}");
-    assert_eq!(world.store.memory.audits().len(), 1);
+    assert_eq!(world.store.memory.audited().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

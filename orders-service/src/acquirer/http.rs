@@ -5,6 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use reqwest::{Client, RequestBuilder, StatusCode};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use tracing::{Instrument as _, Span, field::Empty, info_span};
 
 use super::{Acquirer, Charge, RefundReply, Reply, Return};
 use crate::{operation_id::PaymentId, payment::Verdict};
@@ -20,6 +22,8 @@ const ANSWER_MAX: usize = 64 * 1024;
 pub struct HttpAcquirer {
     client: Client,
     base: String,
+    host: String,
+    port: u16,
 }
 
 /// The client could not be built.
@@ -65,14 +69,53 @@ impl HttpAcquirer {
             .no_proxy()
             .build()
             .map_err(ClientError)?;
-        Ok(Self { client, base: base.trim_end_matches('/').to_owned() })
+        let url = reqwest::Url::parse(base).ok();
+        let host = url.as_ref().and_then(|url| url.host_str()).unwrap_or_default().to_owned();
+        let port = url.as_ref().and_then(reqwest::Url::port_or_known_default).unwrap_or_default();
+        Ok(Self { client, base: base.trim_end_matches('/').to_owned(), host, port })
     }
 
     fn payment_url(&self, payment: PaymentId) -> String {
         format!("{}/payments/{payment}", self.base)
     }
 
-    async fn send(&self, request: RequestBuilder, patience: Duration) -> Result<Heard, String> {
+    /// The span of a call, as the conventions for HTTP clients have it. Neither the body nor the method of payment is in it.
+    fn span(&self, call: &'static str, method: &'static str, payment: PaymentId) -> Span {
+        info_span!(
+            "acquirer call",
+            otel.name = format_args!("{call} payment"),
+            otel.kind = "client",
+            otel.status_code = Empty,
+            http.request.method = method,
+            http.response.status_code = Empty,
+            error.type = Empty,
+            server.address = self.host,
+            server.port = i64::from(self.port),
+            url.full = self.payment_url(payment),
+            payment.id = %payment,
+        )
+    }
+
+    /// Sends a request in the current span, and notes there and in the metrics how it went.
+    async fn send(&self, call: &'static str, request: RequestBuilder, patience: Duration) -> Result<Heard, String> {
+        let begun = Instant::now();
+        let heard = self.exchange(request, patience).await;
+        metrics::histogram!("orders_acquirer_call_duration_seconds", "call" => call)
+            .record(begun.elapsed().as_secs_f64());
+        let span = Span::current();
+        match &heard {
+            Ok(heard) => {
+                span.record("http.response.status_code", i64::from(heard.status.as_u16()));
+                if heard.status.is_server_error() {
+                    span.record("otel.status_code", "ERROR").record("error.type", heard.status.as_str());
+                }
+            }
+            Err(_) => drop(span.record("otel.status_code", "ERROR").record("error.type", "unreachable")),
+        }
+        heard
+    }
+
+    async fn exchange(&self, request: RequestBuilder, patience: Duration) -> Result<Heard, String> {
         let mut headers = http::HeaderMap::new();
         chassis::trace::inject(&mut headers);
         let exchange = async {
@@ -95,7 +138,6 @@ impl HttpAcquirer {
 
 #[async_trait]
 impl Acquirer for HttpAcquirer {
-    #[tracing::instrument(name = "charge payment", skip_all, fields(payment.id = %charge.payment))]
     async fn charge(&self, charge: &Charge, patience: Duration) -> Reply {
         let body = ChargeBody {
             amount: charge.amount.amount,
@@ -103,7 +145,8 @@ impl Acquirer for HttpAcquirer {
             method: &charge.method,
         };
         let request = self.client.put(self.payment_url(charge.payment)).json(&body);
-        let reply = match self.send(request, patience).await {
+        let span = self.span("charge", "PUT", charge.payment);
+        let reply = match self.send("charge", request, patience).instrument(span).await {
             Ok(heard) => heard.charged(),
             Err(cause) => Reply::Unreachable(cause),
         };
@@ -111,9 +154,10 @@ impl Acquirer for HttpAcquirer {
         reply
     }
 
-    #[tracing::instrument(name = "find payment", skip_all, fields(payment.id = %payment))]
     async fn find(&self, payment: PaymentId, patience: Duration) -> Reply {
-        let reply = match self.send(self.client.get(self.payment_url(payment)), patience).await {
+        let span = self.span("find", "GET", payment);
+        let request = self.client.get(self.payment_url(payment));
+        let reply = match self.send("find", request, patience).instrument(span).await {
             Ok(heard) => heard.found(),
             Err(cause) => Reply::Unreachable(cause),
         };
@@ -121,11 +165,12 @@ impl Acquirer for HttpAcquirer {
         reply
     }
 
-    #[tracing::instrument(name = "refund payment", skip_all, fields(payment.id = %back.payment, refund.id = %back.refund))]
     async fn refund(&self, back: &Return, patience: Duration) -> RefundReply {
         let body = RefundBody { amount: back.amount.amount, currency: back.amount.currency.as_str() };
         let url = format!("{}/refunds/{}", self.payment_url(back.payment), back.refund);
-        let reply = match self.send(self.client.put(url).json(&body), patience).await {
+        let span = self.span("refund", "PUT", back.payment);
+        let request = self.client.put(url).json(&body);
+        let reply = match self.send("refund", request, patience).instrument(span).await {
             Ok(heard) => heard.refunded(),
             Err(cause) => RefundReply::Unreachable(cause),
         };

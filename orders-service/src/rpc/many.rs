@@ -1,6 +1,11 @@
 //! Many orders in one call: each is checked, traced, placed and answered as if it had come alone.
 
-use chassis::{deadline::Deadline, service_auth::Caller, tasks::Tasks, trace::Parent};
+use chassis::{
+    deadline::Deadline,
+    service_auth::Caller,
+    tasks::Tasks,
+    trace::{self, Parent},
+};
 use idem_proto::orders::v1::{self as proto, place_orders_outcome::Outcome};
 use tonic::Status;
 use tracing::Span;
@@ -39,7 +44,9 @@ pub(super) async fn place(
 
 /// One item, as far as it goes without the store.
 fn opened(caller: &Caller, deadline: Option<Deadline>, item: proto::PlaceOrdersItem) -> Result<Waiting, Status> {
+    let carrier = trace::current_traceparent();
     let span = span(&item.trace_context);
+    span.in_scope(|| carrier.iter().for_each(|carrier| trace::link_to(carrier)));
     let own = item.timeout.map(|timeout| checked(request::timeout(timeout)).map(Deadline::after)).transpose()?;
     let deadline = deadline.into_iter().chain(own).min();
     span.in_scope(|| {

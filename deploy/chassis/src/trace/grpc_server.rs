@@ -2,18 +2,19 @@
 
 use super::{
     context::set_parent_from,
-    record::{Outcome, ResponseFuture},
+    http_server::milliseconds,
+    record::{Outcome, ResponseFuture, noted},
 };
 use http::{Request, Response, Uri};
 use std::task::{Context, Poll};
 use tonic::{Code, Status};
 use tower::{Layer, Service};
-use tracing::{Span, field::Empty, info_span};
+use tracing::{Span, field::Empty, info, info_span};
 
 /// Makes one server span per RPC, named `rpc Service/Method`, that continues the `traceparent` in the metadata.
 ///
 /// Counts `rpc_server_duration_seconds` by service, method and code, and `rpc_server_client_gone_total` for calls that
-/// nobody waited for.
+/// nobody waited for. Each call leaves one line in the log, target `access`; those of health checks and reflection at level debug.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GrpcServerLayer;
 
@@ -74,6 +75,7 @@ impl GrpcOutcome {
             rpc.service = service,
             rpc.method = method,
             rpc.grpc.status_code = Empty,
+            error.type = Empty,
             client.gone = Empty,
         )
     }
@@ -83,9 +85,17 @@ impl Outcome for GrpcOutcome {
     fn record<B>(&self, span: &Span, response: &Response<B>, seconds: f64) {
         // A refusal comes without a body, its status in the headers; anything else is on its way to being OK.
         let code = Status::from_header_map(response.headers()).map_or(Code::Ok, |status| status.code());
-        span.record("rpc.grpc.status_code", code as i32);
+        span.record("rpc.grpc.status_code", code as i64);
         if is_our_fault(code) {
             span.record("otel.status_code", "ERROR");
+            span.record("error.type", name_of(code));
+        }
+        let (outcome, milliseconds) = (noted(span, response), milliseconds(seconds));
+        let (service, method) = split(self.uri.path());
+        if is_housekeeping(service) {
+            tracing::debug!(target: "access", service, method, code = name_of(code), milliseconds, "answered");
+        } else {
+            info!(target: "access", service, method, code = name_of(code), outcome, milliseconds, "answered");
         }
         let (service, method) = match code {
             // Paths are the caller's text; only those that exist, and are let in, become names of metrics.
@@ -99,9 +109,18 @@ impl Outcome for GrpcOutcome {
         .record(seconds);
     }
 
-    fn record_gone(&self) {
+    fn record_gone(&self, seconds: f64) {
+        let ((service, method), milliseconds) = (split(self.uri.path()), milliseconds(seconds));
+        if !is_housekeeping(service) {
+            info!(target: "access", service, method, client_gone = true, milliseconds, "the caller went away");
+        }
         metrics::counter!("rpc_server_client_gone_total").increment(1);
     }
+}
+
+/// Balancers ask all the time, and a watched health never ends.
+fn is_housekeeping(service: &str) -> bool {
+    service.starts_with("grpc.")
 }
 
 /// Splits `/idem.v1.IdempotencyService/Reserve` into service and method.

@@ -2,19 +2,20 @@
 
 use super::{
     context::set_parent_from,
-    record::{Outcome, ResponseFuture},
+    record::{Outcome, ResponseFuture, noted},
 };
 use axum::extract::MatchedPath;
 use http::{Method, Request, Response};
 use std::task::{Context, Poll};
 use tower::{Layer, Service};
-use tracing::{Span, field::Empty, info_span};
+use tracing::{Span, field::Empty, info, info_span};
 
 /// Makes one server span per request, named `METHOD route`, that continues the caller's `traceparent`.
 ///
 /// Put it on with [`axum::Router::layer`] after the routes, so that the route is known. The span carries method, route and
 /// status; never the query, keys, bodies or authorization. Counts `http_server_request_duration_seconds` by method, route
-/// and status, and `http_server_client_gone_total` for requests that nobody waited for.
+/// and status, and `http_server_client_gone_total` for requests that nobody waited for. Each request leaves one line in the log,
+/// target `access`, with its outcome if one was [noted](super::Note).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HttpServerLayer;
 
@@ -82,7 +83,10 @@ impl HttpOutcome {
             otel.status_code = Empty,
             http.request.method = method,
             http.route = route,
+            // Not the path: it may hold a key.
+            url.scheme = "http",
             http.response.status_code = Empty,
+            error.type = Empty,
             client.gone = Empty,
         )
     }
@@ -91,10 +95,14 @@ impl HttpOutcome {
 impl Outcome for HttpOutcome {
     fn record<B>(&self, span: &Span, response: &Response<B>, seconds: f64) {
         let status = response.status();
-        span.record("http.response.status_code", status.as_u16());
+        span.record("http.response.status_code", i64::from(status.as_u16()));
         if status.is_server_error() {
             span.record("otel.status_code", "ERROR");
+            span.record("error.type", status.as_str());
         }
+        let outcome = noted(span, response);
+        let (code, milliseconds) = (status.as_u16(), milliseconds(seconds));
+        info!(target: "access", method = self.method, route = self.route(), status = code, outcome, milliseconds, "answered");
         let (route, status) = (self.route().to_owned(), status.as_str().to_owned());
         metrics::histogram!(
             "http_server_request_duration_seconds", "method" => self.method, "route" => route, "status" => status
@@ -102,10 +110,17 @@ impl Outcome for HttpOutcome {
         .record(seconds);
     }
 
-    fn record_gone(&self) {
+    fn record_gone(&self, seconds: f64) {
+        let milliseconds = milliseconds(seconds);
+        info!(target: "access", method = self.method, route = self.route(), client_gone = true, milliseconds, "the client went away");
         let route = self.route().to_owned();
         metrics::counter!("http_server_client_gone_total", "method" => self.method, "route" => route).increment(1);
     }
+}
+
+/// As people read it, to the microsecond.
+pub(super) fn milliseconds(seconds: f64) -> f64 {
+    (seconds * 1e6).round() / 1e3
 }
 
 /// Methods are the caller's text; only those that exist become names of spans and metrics.

@@ -1,4 +1,5 @@
-//! What a server notes about each request: the span's outcome, how long it took, and whether the client was still there.
+//! What a server notes about each request: the span's outcome, how long it took, and whether the client was still there. Each
+//! request leaves one line in the log, target `access`, in its trace.
 
 use http::Response;
 use pin_project_lite::pin_project;
@@ -9,14 +10,25 @@ use std::{
 };
 use tokio::time::Instant;
 use tracing::Span;
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+
+/// What whoever answers a request says of it, in the extensions of the response: it is put on the span of the server, and into the
+/// line of the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Note {
+    /// The name of the attribute.
+    pub attribute: &'static str,
+    /// One of a few words.
+    pub outcome: &'static str,
+}
 
 /// How an answer is named in spans and metrics.
 pub trait Outcome {
-    /// Notes the answer with these headers and status on `span`, and counts it.
+    /// Notes the answer with these headers and status on `span`, counts it, and logs it.
     fn record<B>(&self, span: &Span, response: &Response<B>, seconds: f64);
 
-    /// Counts a request whose client went away before it was answered.
-    fn record_gone(&self);
+    /// Counts and logs a request whose client went away before it was answered.
+    fn record_gone(&self, seconds: f64);
 }
 
 pin_project! {
@@ -35,6 +47,13 @@ struct Record<O: Outcome> {
     started: Instant,
     outcome: O,
     answered: bool,
+}
+
+/// Puts what was noted of an answer on its span, and says what it was.
+pub(super) fn noted<B>(span: &Span, response: &Response<B>) -> Option<&'static str> {
+    let note = response.extensions().get::<Note>()?;
+    span.set_attribute(note.attribute, note.outcome);
+    Some(note.outcome)
 }
 
 // === impl ResponseFuture ===
@@ -72,7 +91,8 @@ impl<O: Outcome> Drop for Record<O> {
     fn drop(&mut self) {
         if !self.answered {
             self.span.record("client.gone", true);
-            self.outcome.record_gone();
+            let seconds = self.started.elapsed().as_secs_f64();
+            self.span.in_scope(|| self.outcome.record_gone(seconds));
         }
     }
 }

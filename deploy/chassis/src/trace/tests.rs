@@ -160,3 +160,30 @@ async fn traceparent_and_tracestate_make_the_round_trip() {
         assert_eq!(intercepted.metadata().get("traceparent").unwrap(), sent);
     });
 }
+
+#[tokio::test]
+async fn shared_work_is_in_the_trace_of_one_and_linked_both_ways_with_the_others() {
+    let collector = Collector::start();
+    let (first, second) = (info_span!(parent: None, "first"), info_span!(parent: None, "second"));
+    let aboard = [first.clone(), second.clone()];
+    let host = host_of(aboard.iter());
+    let shared = info_span!(parent: host.clone(), "shared");
+    connect(&shared, aboard.iter(), host.as_ref());
+    drop((shared, first, second, aboard));
+    let spans = collector.spans();
+    let named = |name: &str| spans.iter().find(|span| span.name == name).unwrap();
+    let (shared, first, second) = (named("shared"), named("first"), named("second"));
+    assert_eq!(shared.parent_span_id, first.span_context.span_id());
+    assert!(first.links.links.is_empty());
+    assert_eq!(shared.links.links[0].span_context.span_id(), second.span_context.span_id());
+    assert_eq!(second.links.links[0].span_context.span_id(), shared.span_context.span_id());
+}
+
+#[tokio::test]
+async fn what_is_noted_of_an_answer_is_on_the_span_of_its_server() {
+    let collector = Collector::start();
+    let noted = || async { (axum::Extension(Note { attribute: "idem.outcome", outcome: "replayed" }), "") };
+    let routes = Router::new().route("/", get(noted)).layer(HttpServerLayer);
+    routes.oneshot(request("/", None)).await.unwrap();
+    assert_eq!(attribute(&collector.only(), "idem.outcome").as_deref(), Some("replayed"));
+}

@@ -195,6 +195,13 @@ impl AdminService for Fake {
         self.reply("Stats", it).await
     }
 
+    async fn list_audit(
+        &self,
+        _: Request<proto::ListAuditRequest>,
+    ) -> Result<Response<proto::ListAuditResponse>, Status> {
+        Err(Status::unimplemented("for operators"))
+    }
+
     async fn list_stale(
         &self,
         it: Request<proto::ListStaleRequest>,

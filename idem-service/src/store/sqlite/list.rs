@@ -6,7 +6,7 @@ use rusqlite::{Connection, named_params};
 
 use super::rows::{self, listed};
 use crate::store::stored;
-use crate::store::{Counts, Cursor, Entry, Filter, ScopePattern, StoreError};
+use crate::store::{Counts, Cursor, Entry, Filter, Open, ScopePattern, StoreError};
 
 /// The scope is one of `:exact`, or starts with one of `:prefixes`; both are JSON lists.
 macro_rules! in_scopes {
@@ -16,6 +16,13 @@ macro_rules! in_scopes {
     };
 }
 pub(super) use in_scopes;
+
+/// Since when the key is open, or finished.
+macro_rules! since {
+    () => {
+        "(CASE WHEN state IN ('in_progress', 'in_doubt') THEN created_at ELSE updated_at END)"
+    };
+}
 
 const LIST: &str = concat!(
     "-- idem.list
@@ -27,10 +34,16 @@ const LIST: &str = concat!(
     in_scopes!(),
     "
        AND (:every_state OR state IN (SELECT value FROM json_each(:states)))
-       AND updated_at <= :changed_until
-       AND (:after_updated_at IS NULL
-            OR (updated_at, scope, key) > (:after_updated_at, :after_scope, :after_key))
-     ORDER BY updated_at, scope, key
+       AND (:operation_id IS NULL OR operation_id = :operation_id)
+       AND ",
+    since!(),
+    " <= :since_until
+       AND (:after_since IS NULL OR (",
+    since!(),
+    ", scope, key) > (:after_since, :after_scope, :after_key))
+     ORDER BY ",
+    since!(),
+    ", scope, key
      LIMIT :limit"
 );
 
@@ -42,13 +55,24 @@ const COUNT: &str = concat!(
            COUNT(*) FILTER (WHERE state = 'completed' AND expires_at > :now) AS completed,
            COUNT(*) FILTER (WHERE state = 'released' AND expires_at > :now) AS released,
            COUNT(*) FILTER (WHERE expires_at <= :now) AS expired,
-           MIN(updated_at) FILTER (WHERE state = 'in_doubt') AS oldest_in_doubt_at
+           MIN(created_at) FILTER (WHERE state = 'in_doubt') AS oldest_in_doubt_at
       FROM idem_keys
      WHERE ",
     in_scopes!()
 );
 
-/// A page of records by last change, oldest first.
+/// By the index of what is open, which is small.
+const COUNT_OPEN: &str = "\
+-- idem.count_open
+SELECT COUNT(*) FILTER (WHERE lease_until > :now) AS held,
+       COUNT(*) FILTER (WHERE lease_until <= :now) AS lease_over,
+       COUNT(*) FILTER (WHERE state = 'in_doubt') AS in_doubt,
+       MIN(created_at) FILTER (WHERE lease_until <= :now) AS oldest_lease_over_at,
+       MIN(created_at) FILTER (WHERE state = 'in_doubt') AS oldest_in_doubt_at
+  FROM idem_keys
+ WHERE state IN ('in_progress', 'in_doubt')";
+
+/// A page of records by how long they have been as they are, longest first.
 pub(super) fn list(
     connection: &Connection,
     filter: &Filter,
@@ -64,8 +88,9 @@ pub(super) fn list(
         ":prefixes": prefixes,
         ":every_state": states.is_empty(),
         ":states": json(&states),
-        ":changed_until": rows::column(now).saturating_sub(stored::micros(filter.older_than)),
-        ":after_updated_at": after.map(|cursor| rows::column(cursor.updated_at)),
+        ":operation_id": filter.operation_id.map(|operation_id| operation_id.to_string()),
+        ":since_until": rows::column(now).saturating_sub(stored::micros(filter.older_than)),
+        ":after_since": after.map(|cursor| rows::column(cursor.since)),
         ":after_scope": after.map(|cursor| cursor.key.scope.as_str()),
         ":after_key": after.map(|cursor| cursor.key.key.as_str()),
         ":limit": limit,
@@ -94,6 +119,26 @@ pub(super) fn count(connection: &Connection, scopes: &[ScopePattern], now: Syste
         })
     })?;
     Ok(counts)
+}
+
+/// Of what is open.
+pub(super) fn count_open(connection: &Connection, now: SystemTime) -> Result<Open, StoreError> {
+    let open =
+        connection.prepare_cached(COUNT_OPEN)?.query_row(named_params! { ":now": rows::column(now) }, |row| {
+            let count = |column| row.get(column).map(|count: i64| count.unsigned_abs());
+            let age = |column| {
+                let since = row.get::<_, Option<i64>>(column)?.map(rows::instant);
+                Ok::<_, rusqlite::Error>(since.map(|since| now.duration_since(since).unwrap_or_default()))
+            };
+            Ok(Open {
+                held: count("held")?,
+                lease_over: count("lease_over")?,
+                in_doubt: count("in_doubt")?,
+                oldest_lease_over: age("oldest_lease_over_at")?,
+                oldest_in_doubt: age("oldest_in_doubt_at")?,
+            })
+        })?;
+    Ok(open)
 }
 
 /// `:exact` and `:prefixes`.

@@ -80,7 +80,7 @@ fn response(row: &Row<'_>, body: Option<Vec<u8>>) -> rusqlite::Result<Option<Sto
     }))
 }
 
-fn uuid(row: &Row<'_>, column: &str) -> rusqlite::Result<Uuid> {
+pub(super) fn uuid(row: &Row<'_>, column: &str) -> rusqlite::Result<Uuid> {
     let text: String = row.get(column)?;
     let place = row.as_ref().column_index(column)?;
     text.parse().map_err(|error| rusqlite::Error::FromSqlConversionFailure(place, Type::Text, Box::new(error)))
