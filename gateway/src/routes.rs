@@ -14,6 +14,7 @@ use crate::{
     body,
     cors::{self, Origin},
     error::{self, Failure},
+    limits::{self, Limiter},
     orders::Orders,
     pages,
 };
@@ -30,6 +31,7 @@ use http::{
 };
 use idem_client::IdemClient;
 use idem_layer::{Idempotency, IdempotencyLayer, Problem, RoutePolicy};
+use tower::util::option_layer;
 use tower_http::{catch_panic::CatchPanicLayer, set_header::SetResponseHeaderLayer};
 
 /// What handlers answer.
@@ -38,6 +40,8 @@ type Answered = Result<Response, Failure>;
 /// What the routes are made of.
 pub(crate) struct Parts {
     pub(crate) api_keys: ApiKeys,
+    /// None when nothing is limited.
+    pub(crate) limiter: Option<Limiter>,
     pub(crate) cors_origins: Vec<Origin>,
     pub(crate) idempotency: Idempotency,
     pub(crate) orders: Orders,
@@ -46,7 +50,7 @@ pub(crate) struct Parts {
 
 /// The whole API.
 pub(crate) fn router(parts: Parts) -> Router {
-    let Parts { api_keys, cors_origins, idempotency, orders, idem } = parts;
+    let Parts { api_keys, limiter, cors_origins, idempotency, orders, idem } = parts;
     // Paths are written out rather than nested: nesting would hide their beginning from the fingerprint.
     let v1 = keyed(&idempotency, orders.clone())
         .merge(read_only(orders.clone()))
@@ -56,11 +60,15 @@ pub(crate) fn router(parts: Parts) -> Router {
         .route("/v1/", any(error::not_found))
         .route("/v1/{*rest}", any(error::not_found))
         .method_not_allowed_fallback(error::method_not_allowed)
+        // Refuses before a body is read or a key reserved, and knows whom it refuses.
+        .layer(option_layer(limiter.clone().map(|limiter| middleware::from_fn_with_state(limiter, limits::admit))))
         // Around the fallbacks too: what exists under /v1 is for callers we know.
         .layer(middleware::from_fn_with_state(api_keys, auth::authenticate))
         // Orders and money of one tenant: for the caller, and for no cache on the way.
         .layer(SetResponseHeaderLayer::if_not_present(CACHE_CONTROL, HeaderValue::from_static("no-store")));
-    let open = pages::router().merge(webhooks::router(orders)).method_not_allowed_fallback(error::method_not_allowed);
+    let limit = limiter.map(|limiter| middleware::from_fn_with_state(limiter, limits::admit_stranger));
+    let webhooks = webhooks::router(orders).layer(option_layer(limit));
+    let open = pages::router().merge(webhooks).method_not_allowed_fallback(error::method_not_allowed);
     v1.merge(open)
         .fallback(error::not_found)
         // From here outwards every answer, refusals and panics included, is traced and readable by allowed pages.

@@ -13,7 +13,7 @@ use idem_core::State;
 use lane::{Lane, Load};
 
 use crate::store::{
-    Counts, Cursor, Entry, Filter, KeyId, ScopePattern, Snapshot, Store, StoreError, Swap, SwapRequest,
+    Counts, Cursor, Entry, Filter, KeyId, LiveKeys, ScopePattern, Snapshot, Store, StoreError, Swap, SwapRequest,
 };
 
 /// Writes that travel together at most, and their bytes: a statement must end long before anybody loses patience.
@@ -87,6 +87,10 @@ impl Store for BatchingStore {
 
     async fn count(&self, scopes: &[ScopePattern]) -> Result<Counts, StoreError> {
         self.store.count(scopes).await
+    }
+
+    async fn count_live(&self, scopes: &[ScopePattern]) -> Result<Vec<LiveKeys>, StoreError> {
+        self.store.count_live(scopes).await
     }
 
     async fn hand_out_stale(

@@ -28,7 +28,8 @@ use self::grants::Grants;
 use self::replays::{Moment, Replays};
 use self::waiting::Waiting;
 use crate::store::{
-    Audit, Counts, Cursor, Entry, Filter, KeyId, ScopePattern, Snapshot, Store, StoreError, Swap, SwapRequest, Version,
+    Audit, Counts, Cursor, Entry, Filter, KeyId, LiveKeys, ScopePattern, Snapshot, Store, StoreError, Swap,
+    SwapRequest, Version,
 };
 
 /// Every lost round means that somebody else has changed the key meanwhile; so many in a row do not happen by chance.
@@ -177,6 +178,15 @@ impl Engine {
     /// Counts records by state.
     pub async fn count(&self, scopes: &[ScopePattern], deadline: Option<Deadline>) -> Result<Counts, EngineError> {
         within(limit(deadline)?, self.store.count(scopes)).await
+    }
+
+    /// Counts the keys of each scope that are in progress or in doubt.
+    pub async fn count_live(
+        &self,
+        scopes: &[ScopePattern],
+        deadline: Option<Deadline>,
+    ) -> Result<Vec<LiveKeys>, EngineError> {
+        within(limit(deadline)?, self.store.count_live(scopes)).await
     }
 
     /// Hands out keys whose holder is gone, and hides them for `hide`.

@@ -55,7 +55,9 @@ async fn purge(store: &dyn Store) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Counts, Cursor, Entry, Filter, KeyId, ScopePattern, Snapshot, StoreError, Swap, SwapRequest};
+    use crate::store::{
+        Counts, Cursor, Entry, Filter, KeyId, LiveKeys, ScopePattern, Snapshot, StoreError, Swap, SwapRequest,
+    };
     use async_trait::async_trait;
     use std::sync::Mutex;
     use tokio::time::{Instant, timeout};
@@ -94,6 +96,10 @@ mod tests {
         }
 
         async fn count(&self, _: &[ScopePattern]) -> Result<Counts, StoreError> {
+            unreachable!("the sweeper only purges")
+        }
+
+        async fn count_live(&self, _: &[ScopePattern]) -> Result<Vec<LiveKeys>, StoreError> {
             unreachable!("the sweeper only purges")
         }
 

@@ -86,6 +86,10 @@ impl Store for Gate {
         self.memory.count(scopes).await
     }
 
+    async fn count_live(&self, scopes: &[ScopePattern]) -> Result<Vec<LiveKeys>, StoreError> {
+        self.memory.count_live(scopes).await
+    }
+
     async fn hand_out_stale(
         &self,
         scopes: &[ScopePattern],

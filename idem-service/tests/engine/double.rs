@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use database::{Clock, Hand};
 use idem_service::store::memory::MemoryStore;
 use idem_service::store::{
-    Counts, Cursor, Entry, Filter, KeyId, ScopePattern, Snapshot, Store, StoreError, Swap, SwapRequest,
+    Counts, Cursor, Entry, Filter, KeyId, LiveKeys, ScopePattern, Snapshot, Store, StoreError, Swap, SwapRequest,
 };
 
 /// What happens to the next swap.
@@ -96,6 +96,10 @@ impl Store for Double {
 
     async fn count(&self, scopes: &[ScopePattern]) -> Result<Counts, StoreError> {
         self.memory.count(scopes).await
+    }
+
+    async fn count_live(&self, scopes: &[ScopePattern]) -> Result<Vec<LiveKeys>, StoreError> {
+        self.memory.count_live(scopes).await
     }
 
     async fn hand_out_stale(
