@@ -42,6 +42,10 @@ bars *args:
 sabotage *names:
     tests/sabotage {{names}}
 
+# Licences, sources and known vulnerabilities of what is linked, and a bill of materials
+supply-chain:
+    tests/supply-chain
+
 # The whole system in one process
 run *args:
     cargo run -- {{args}}

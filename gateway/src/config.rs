@@ -3,6 +3,7 @@
 use crate::{
     auth::{ApiKeyError, ApiKeys},
     cors::Origin,
+    limits::Limits,
 };
 use chassis::flags::{Endpoint, RelationError, Secret, Term, check_less, duration, positive_duration};
 use clap::Parser;
@@ -53,6 +54,18 @@ pub struct Flags {
     /// Memory for answers that are given again without asking the idempotency service, in MiB; 0 for none.
     #[arg(long, env = "GATEWAY_REPLAY_CACHE_MIB", value_name = "MIB", default_value_t = REPLAY_CACHE_MIB_DEFAULT)]
     pub replay_cache_mib: u32,
+    /// Requests a second that one tenant may send to this gateway, in the long run; 0 for any number.
+    #[arg(long, env = "GATEWAY_RATE_LIMIT", value_name = "N", default_value_t = 0)]
+    pub rate_limit: u32,
+    /// Requests that one tenant may send at once after a pause; 0 for as many as --rate-limit. Only with --rate-limit.
+    #[arg(long, env = "GATEWAY_RATE_BURST", value_name = "N", default_value_t = 0)]
+    pub rate_burst: u32,
+    /// Requests of one tenant that may be in flight in this gateway; 0 for any number. Webhooks together count as one tenant.
+    #[arg(long, env = "GATEWAY_IN_FLIGHT_LIMIT", value_name = "N", default_value_t = 0)]
+    pub in_flight_limit: u32,
+    /// Keys of one tenant that may be in progress or in doubt, over all gateways and about; 0 for any number.
+    #[arg(long, env = "GATEWAY_LIVE_KEYS_LIMIT", value_name = "N", default_value_t = 0)]
+    pub live_keys_limit: u32,
     /// Origins whose pages may call the API, for example https://shop.example; `*` for any.
     #[arg(long, env = "GATEWAY_CORS_ORIGINS", value_name = "ORIGINS", value_delimiter = ',')]
     pub cors_origins: Vec<Origin>,
@@ -84,6 +97,8 @@ pub struct Config {
     pub drain: Duration,
     /// Memory for answers that are given again without asking the idempotency service, in MiB; 0 for none.
     pub replay_cache_mib: u32,
+    /// What one tenant may ask.
+    pub limits: Limits,
     /// How time passes for the idempotency service's store.
     pub pace: Pace,
     /// Origins whose pages may call.
@@ -107,6 +122,9 @@ pub enum ConfigError {
     /// A duration out of bounds.
     #[error("--lease and --retention cannot be used: {0}")]
     Duration(#[from] DurationError),
+    /// A burst of nothing.
+    #[error("--rate-burst says how far --rate-limit may be exceeded for a moment: give both")]
+    BurstWithoutRate,
     /// Any origin and particular ones.
     #[error("--cors-origins is either * or a list of origins")]
     Origins,
@@ -128,6 +146,12 @@ impl Flags {
             upstream_timeout: self.upstream_timeout,
             drain: self.drain,
             replay_cache_mib: self.replay_cache_mib,
+            limits: Limits {
+                rate: self.rate_limit,
+                burst: self.rate_burst,
+                in_flight: self.in_flight_limit,
+                live_keys: self.live_keys_limit,
+            },
             pace: Pace::own(),
             cors_origins: self.cors_origins,
             service_token: self.service_token,
@@ -155,6 +179,7 @@ impl Config {
             upstream_timeout: UPSTREAM_TIMEOUT_DEFAULT,
             drain: DRAIN_DEFAULT,
             replay_cache_mib: REPLAY_CACHE_MIB_DEFAULT,
+            limits: Limits::default(),
             pace: Pace::own(),
             cors_origins: Vec::new(),
             service_token: None,
@@ -169,6 +194,9 @@ impl Config {
         check_less(&upstream_timeout, &lease)?;
         // A holder that wakes late must still find its record, and be refused by it.
         check_less(&lease.plus(&upstream_timeout), &Term::new("--retention", self.retention))?;
+        if self.limits.burst > 0 && self.limits.rate == 0 {
+            return Err(ConfigError::BurstWithoutRate);
+        }
         if self.cors_origins.len() > 1 && self.cors_origins.contains(&Origin::Any) {
             return Err(ConfigError::Origins);
         }
@@ -239,6 +267,7 @@ mod tests {
             (&["--lease", "61m"], "the lease must be between 100ms and 1h"),
             (&["--retention", "31d"], "the retention must be at most 30d"),
             (&["--retention", "10s"], "the retention (10s) must be longer than the lease (60s)"),
+            (&["--rate-burst", "5"], "--rate-burst says how far --rate-limit may be exceeded"),
             (&["--cors-origins", "*,https://a.example"], "--cors-origins is either * or a list"),
         ];
         for (arguments, why) in table {

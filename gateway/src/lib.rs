@@ -9,6 +9,7 @@ mod body;
 mod config;
 mod cors;
 mod error;
+mod limits;
 mod orders;
 mod pages;
 mod reconciler;
@@ -19,6 +20,7 @@ mod wire;
 pub use auth::{ApiKeyEntry, ApiKeyError, ApiKeySecret, ApiKeys};
 pub use config::{Config, ConfigError, Flags};
 pub use cors::{Origin, OriginError};
+pub use limits::Limits;
 pub use orders::ServiceTokenError;
 
 use axum::Router;
@@ -31,8 +33,10 @@ use chassis::{
     telemetry::observe_with,
     trace,
 };
+use futures::{FutureExt as _, future::BoxFuture};
 use idem_client::{IdemClient, ServiceToken};
 use idem_layer::{Hooks, Idempotency, Settings};
+use limits::{Limiter, live_keys};
 use orders::Orders;
 use reconciler::Reconciler;
 use recovery::Recovery;
@@ -45,6 +49,8 @@ pub struct Gateway {
     admin_listener: TcpListener,
     router: Router,
     reconciler: Reconciler,
+    /// Only when live keys are limited.
+    live_keys: Option<live_keys::Watch>,
     /// Operations whose client may be gone, and keys that are being settled.
     work: Tasks,
     readiness: Readiness,
@@ -92,8 +98,12 @@ impl Gateway {
         let listener = listen::bind(config.listen, "the REST API", "--listen")?;
         let admin_listener = listen::bind(config.admin_listen, "the admin pages", "--admin-listen")?;
         let idempotency = Idempotency::new(settings, idem.clone(), recovery.clone());
+        let limiter = (!config.limits.are_off()).then(|| Limiter::new(config.limits));
+        let live_keys = limiter.clone().filter(|_| config.limits.live_keys > 0);
+        let live_keys = live_keys.map(|limiter| live_keys::Watch { limiter, idem: idem.clone() });
         let router = routes::router(routes::Parts {
             api_keys: config.api_keys,
+            limiter,
             cors_origins: config.cors_origins,
             idempotency,
             orders,
@@ -101,7 +111,7 @@ impl Gateway {
         });
         let reconciler = Reconciler { idem, recovery, lease, upstream_timeout: config.upstream_timeout };
         let readiness = Readiness::new();
-        Ok(Self { listener, admin_listener, router, reconciler, work, readiness, drain: config.drain })
+        Ok(Self { listener, admin_listener, router, reconciler, live_keys, work, readiness, drain: config.drain })
     }
 
     /// Where the API is served; the port that was found when 0 was asked for.
@@ -123,7 +133,7 @@ impl Gateway {
     /// Serves until the shutdown drains, then finishes what is running for at most `--drain`: requests, operations whose client
     /// has gone, and keys that are being settled.
     pub async fn serve(self, shutdown: Shutdown) -> Drained {
-        let Self { listener, admin_listener, router, reconciler, work, readiness, drain } = self;
+        let Self { listener, admin_listener, router, reconciler, live_keys, work, readiness, drain } = self;
         let pages = Tasks::new();
         // An alert looks for it: a counter that first appears as one has not risen for whoever reads it.
         metrics::counter!("gateway_reconciler_failures_total").increment(0);
@@ -137,6 +147,9 @@ impl Gateway {
         let admin = serve::http(admin_listener, admin::router(readiness.clone()), pages_shutdown, Duration::ZERO);
         drop(pages.spawn("admin pages", admin));
         drop(pages.spawn("reconciler", reconciler.run(work.clone(), shutdown.clone())));
+        if let Some(watch) = live_keys {
+            drop(pages.spawn("live keys", watch.run(shutdown.clone())));
+        }
         readiness.follow(shutdown.clone());
         readiness.set(true);
 
@@ -164,9 +177,17 @@ fn idem_client(config: &Config) -> Result<IdemClient, StartError> {
     Ok(IdemClient::builder(endpoint).token(token).trace_with(trace::inject).connect_lazy()?)
 }
 
+/// Runs an operation, which counts as its tenant's request until it ends.
+fn spawn(work: &Tasks, operation: BoxFuture<'static, ()>) {
+    match limits::slot() {
+        None => drop(work.spawn("operation", operation)),
+        Some(slot) => drop(work.spawn("operation", operation.map(|()| drop(slot)))),
+    }
+}
+
 /// Operations run in `work`, and in the trace of their request.
 fn hooks(work: Tasks) -> Hooks {
-    Hooks::new(move |operation| drop(work.spawn("operation", operation)))
+    Hooks::new(move |operation| spawn(&work, operation))
         .trace_id(trace::current_trace_id)
         .traceparent(|| trace::current_traceparent().unwrap_or_default())
         .link_to(trace::link_to)

@@ -14,7 +14,7 @@ use axum::{
     routing::get,
 };
 use document::Node;
-use http::{HeaderValue, header};
+use http::{HeaderName, HeaderValue, header};
 use std::sync::LazyLock;
 
 /// The API description.
@@ -24,6 +24,10 @@ pub(crate) const OPENAPI: &str = include_str!("../openapi.json");
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
+
+/// Whoever has come by TLS comes by TLS for a year. Browsers ignore it without TLS, as on a laptop; other names of the domain are
+/// not ours to bind.
+const STRICT_TRANSPORT_SECURITY: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
 static REFERENCE: LazyLock<String> = LazyLock::new(|| html::page("API", &reference::render(&Node::parse(OPENAPI))));
 static POLICY: LazyLock<String> =
@@ -47,6 +51,11 @@ fn page(html: &'static LazyLock<String>) -> Response {
     let headers = [
         (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
         (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        // For browsers that do not know frame-ancestors.
+        (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+        (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
+        (header::STRICT_TRANSPORT_SECURITY, STRICT_TRANSPORT_SECURITY),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
     ];
     (headers, Html(html.as_str())).into_response()

@@ -14,6 +14,7 @@ use crate::{
     body,
     cors::{self, Origin},
     error::{self, Failure},
+    limits::{self, Limiter},
     orders::Orders,
     pages,
 };
@@ -30,7 +31,10 @@ use http::{
 };
 use idem_client::IdemClient;
 use idem_layer::{Counted, Idempotency, IdempotencyLayer, Problem, RoutePolicy};
-use tower::{ServiceBuilder, util::MapResponseLayer};
+use tower::{
+    ServiceBuilder,
+    util::{MapResponseLayer, option_layer},
+};
 use tower_http::{catch_panic::CatchPanicLayer, set_header::SetResponseHeaderLayer};
 
 /// What handlers answer.
@@ -39,6 +43,8 @@ type Answered = Result<Response, Failure>;
 /// What the routes are made of.
 pub(crate) struct Parts {
     pub(crate) api_keys: ApiKeys,
+    /// None when nothing is limited.
+    pub(crate) limiter: Option<Limiter>,
     pub(crate) cors_origins: Vec<Origin>,
     pub(crate) idempotency: Idempotency,
     pub(crate) orders: Orders,
@@ -47,7 +53,7 @@ pub(crate) struct Parts {
 
 /// The whole API.
 pub(crate) fn router(parts: Parts) -> Router {
-    let Parts { api_keys, cors_origins, idempotency, orders, idem } = parts;
+    let Parts { api_keys, limiter, cors_origins, idempotency, orders, idem } = parts;
     // Paths are written out rather than nested: nesting would hide their beginning from the fingerprint.
     let v1 = keyed(&idempotency, orders.clone())
         .merge(read_only(orders.clone()))
@@ -63,9 +69,15 @@ pub(crate) fn router(parts: Parts) -> Router {
             ServiceBuilder::new()
                 // Orders and money of one tenant: for the caller, and for no cache on the way.
                 .layer(SetResponseHeaderLayer::if_not_present(CACHE_CONTROL, HeaderValue::from_static("no-store")))
-                .layer(middleware::from_fn_with_state(api_keys, auth::authenticate)),
+                .layer(middleware::from_fn_with_state(api_keys, auth::authenticate))
+                // Refuses before a body is read or a key reserved, and knows whom it refuses.
+                .layer(option_layer(
+                    limiter.clone().map(|limiter| middleware::from_fn_with_state(limiter, limits::admit)),
+                )),
         );
-    let open = pages::router().merge(webhooks::router(orders)).method_not_allowed_fallback(error::method_not_allowed);
+    let limit = limiter.map(|limiter| middleware::from_fn_with_state(limiter, limits::admit_stranger));
+    let webhooks = webhooks::router(orders).layer(option_layer(limit));
+    let open = pages::router().merge(webhooks).method_not_allowed_fallback(error::method_not_allowed);
     v1.merge(open).fallback(error::not_found).layer(
         // The innermost is last: from it outwards every answer, refusals and panics included, is traced and readable by allowed pages.
         ServiceBuilder::new()

@@ -53,6 +53,19 @@ impl AdminService for AdminRpc {
         .await
     }
 
+    async fn count_live(
+        &self,
+        request: Request<proto::CountLiveRequest>,
+    ) -> Result<Response<proto::CountLiveResponse>, Status> {
+        let call = Call::of(&request);
+        observe::call("count_live", "count live keys", async {
+            let scopes = scopes::visible(&call.caller, wire::count_live(request.into_inner())?)?;
+            let live = self.engine.count_live(&scopes, call.deadline).await?;
+            Ok((wire::count_live_response(live), "counted"))
+        })
+        .await
+    }
+
     async fn list_stale(
         &self,
         request: Request<proto::ListStaleRequest>,

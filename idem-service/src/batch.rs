@@ -16,7 +16,8 @@ use lane::{Lane, Load};
 use tracing::{Instrument, Span, info_span};
 
 use crate::store::{
-    AuditRow, Counts, Cursor, Entry, Filter, KeyId, Open, ScopePattern, Snapshot, Store, StoreError, Swap, SwapRequest,
+    AuditRow, Counts, Cursor, Entry, Filter, KeyId, LiveKeys, Open, ScopePattern, Snapshot, Store, StoreError, Swap,
+    SwapRequest,
 };
 
 /// Writes that travel together at most, and their bytes: a statement must end long before anybody loses patience.
@@ -121,6 +122,10 @@ impl Store for BatchingStore {
         limit: u32,
     ) -> Result<Vec<AuditRow>, StoreError> {
         self.store.audits(scopes, key, before, limit).await
+    }
+
+    async fn count_live(&self, scopes: &[ScopePattern]) -> Result<Vec<LiveKeys>, StoreError> {
+        self.store.count_live(scopes).await
     }
 
     async fn hand_out_stale(

@@ -10,6 +10,7 @@ use chassis::service_auth::ServiceAuth;
 use clap::builder::BoolishValueParser;
 use database::{Options, StoreUrl};
 
+use crate::sealing::Sealing;
 use crate::start::StartError;
 
 /// How the idempotency service is started.
@@ -32,6 +33,11 @@ pub struct Config {
           value_parser = clap::value_parser!(u16).range(1..=500))]
     pub store_connections: u16,
 
+    /// JSON file of keys, `[{"id", "key": "<base64 of 32 bytes>"}]`, with which stored answers are encrypted: by the first, and
+    /// decrypted by any. Read again while the service runs.
+    #[arg(long, env = "IDEM_ENCRYPTION_KEYS", value_name = "FILE")]
+    pub encryption_keys: Option<PathBuf>,
+
     /// JSON file with the services that may call, their tokens, scopes and RPCs. Without it anybody may, on loopback only.
     #[arg(long, env = "IDEM_SERVICE_TOKENS", value_name = "FILE")]
     pub service_tokens: Option<PathBuf>,
@@ -39,6 +45,10 @@ pub struct Config {
     /// Serve without authentication on an address that others can reach.
     #[arg(long, env = "IDEM_INSECURE", value_parser = BoolishValueParser::new())]
     pub insecure: bool,
+
+    /// Whether gRPC reflection describes what is served here; by default on loopback only.
+    #[arg(long, env = "IDEM_REFLECTION", value_name = "BOOL", value_parser = BoolishValueParser::new())]
+    pub reflection: Option<bool>,
 
     /// How long calls in flight may take to finish after the drain has begun.
     #[arg(long, env = "IDEM_DRAIN", value_name = "DURATION", default_value = "30s", value_parser = duration)]
@@ -72,6 +82,16 @@ impl Config {
         Ok(auth)
     }
 
+    /// How stored answers are encrypted, if they are.
+    pub fn sealing(&self) -> Result<Sealing, StartError> {
+        Ok(self.encryption_keys.as_deref().map_or_else(|| Ok(Sealing::off()), Sealing::load)?)
+    }
+
+    /// Whether strangers may ask what is served: tools on a laptop may, and in production only where it is asked for.
+    pub(crate) fn has_reflection(&self) -> bool {
+        self.reflection.unwrap_or_else(|| self.listen.ip().to_canonical().is_loopback())
+    }
+
     /// How the store is opened.
     pub(crate) fn store_options(&self) -> Options {
         Options { pool_size: self.store_connections.into(), ..Options::default() }
@@ -92,10 +112,14 @@ impl std::fmt::Display for Config {
         writeln!(f, "IDEM_STORE={}", self.store)?;
         writeln!(f, "IDEM_STORE_CONNECTIONS={}", self.store_connections)?;
         // A variable that is set to nothing would name a file without a name.
+        if let Some(keys) = &self.encryption_keys {
+            writeln!(f, "IDEM_ENCRYPTION_KEYS={}", keys.display())?;
+        }
         if let Some(tokens) = &self.service_tokens {
             writeln!(f, "IDEM_SERVICE_TOKENS={}", tokens.display())?;
         }
         writeln!(f, "IDEM_INSECURE={}", self.insecure)?;
+        writeln!(f, "IDEM_REFLECTION={}", self.has_reflection())?;
         writeln!(f, "IDEM_DRAIN={}", time(self.drain))?;
         writeln!(f, "IDEM_DRAIN_DELAY={}", time(self.drain_delay))?;
         writeln!(f, "IDEM_PURGE_INTERVAL={}", time(self.purge_interval))?;
@@ -143,10 +167,24 @@ mod tests {
     }
 
     #[test]
+    fn reflection_is_for_loopback_unless_it_is_asked_for() {
+        let table: [(&[&str], bool); 5] = [
+            (&[], true),
+            (&["--listen=[::1]:7001"], true),
+            (&["--listen=0.0.0.0:7001"], false),
+            (&["--listen=0.0.0.0:7001", "--reflection=true"], true),
+            (&["--reflection=false"], false),
+        ];
+        for (args, expected) in table {
+            assert_eq!(parse(args).unwrap().has_reflection(), expected, "{args:?}");
+        }
+    }
+
+    #[test]
     fn printed_configuration_names_every_flag_and_no_password() {
-        let printed = parse(&["--store", "postgres://idem:secret@db/idem", "--service-tokens", "tokens.json"])
-            .unwrap()
-            .to_string();
+        let files = ["--service-tokens", "tokens.json", "--encryption-keys", "keys.json"];
+        let args: Vec<&str> = ["--store", "postgres://idem:secret@db/idem"].into_iter().chain(files).collect();
+        let printed = parse(&args).unwrap().to_string();
         assert!(printed.contains("IDEM_STORE=postgres://idem:***@db:5432/idem") && !printed.contains("secret"));
         for arg in <Cli as clap::CommandFactory>::command().get_arguments() {
             let env = arg.get_env().unwrap().to_str().unwrap();

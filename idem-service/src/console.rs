@@ -22,7 +22,7 @@ const SCRIPT: &str = include_str!("../console/console.js");
 const STYLE: &str = include_str!("../console/console.css");
 
 /// What every answer carries. The page loads nothing from elsewhere, runs no inline script, and is not framed.
-const HEADERS: [(HeaderName, &str); 5] = [
+const HEADERS: [(HeaderName, &str); 7] = [
     (
         header::CONTENT_SECURITY_POLICY,
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
@@ -31,6 +31,9 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
     (header::X_FRAME_OPTIONS, "DENY"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    // Ignored by browsers until the console is behind TLS.
+    (header::STRICT_TRANSPORT_SECURITY, "max-age=31536000"),
     (header::CACHE_CONTROL, "no-store"),
 ];
 

@@ -28,7 +28,7 @@ use self::grants::Grants;
 use self::replays::{Moment, Replays};
 use self::waiting::Waiting;
 use crate::store::{
-    Audit, AuditRow, Counts, Cursor, Entry, Filter, KeyId, ScopePattern, Snapshot, Store, StoreError, Swap,
+    Audit, AuditRow, Counts, Cursor, Entry, Filter, KeyId, LiveKeys, ScopePattern, Snapshot, Store, StoreError, Swap,
     SwapRequest, Version,
 };
 
@@ -190,6 +190,15 @@ impl Engine {
         deadline: Option<Deadline>,
     ) -> Result<Vec<AuditRow>, EngineError> {
         within(limit(deadline)?, self.store.audits(scopes, key, before, page_size)).await
+    }
+
+    /// Counts the keys of each scope that are in progress or in doubt.
+    pub async fn count_live(
+        &self,
+        scopes: &[ScopePattern],
+        deadline: Option<Deadline>,
+    ) -> Result<Vec<LiveKeys>, EngineError> {
+        within(limit(deadline)?, self.store.count_live(scopes)).await
     }
 
     /// Hands out keys whose holder is gone, and hides them for `hide`.

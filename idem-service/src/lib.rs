@@ -14,6 +14,7 @@ mod observe;
 mod routes;
 mod rpc;
 mod scopes;
+mod sealing;
 mod start;
 mod status;
 pub mod store;
@@ -21,6 +22,7 @@ mod sweeper;
 mod wire;
 
 pub use config::Config;
+pub use sealing::{Sealing, SealingError};
 pub use start::StartError;
 
 use std::net::SocketAddr;
@@ -47,6 +49,7 @@ const ADMIN_DRAIN: Duration = Duration::from_secs(1);
 pub struct IdemService {
     config: Config,
     auth: ServiceAuth,
+    sealing: Sealing,
     store: Arc<dyn Store>,
     engine: Arc<Engine>,
     listener: TcpListener,
@@ -66,11 +69,12 @@ impl IdemService {
         let listener = listen::bind(config.listen, "gRPC", "--listen")?;
         let admin_listener = listen::bind(config.admin_listen, "health, metrics and the console", "--admin-listen")?;
         let (local_addr, admin_addr) = (start::address(&listener)?, start::address(&admin_listener)?);
-        let store = store::open(&config.store, clock.clone(), config.store_options()).await?;
+        let sealing = config.sealing()?;
+        let store = store::open(&config.store, clock.clone(), config.store_options(), sealing.clone()).await?;
         let engine = Arc::new(Engine::new(store.clone(), clock, config.replay_cache_bytes()));
         let readiness = Readiness::new();
         health::check_store(&readiness, &store);
-        Ok(Self { config, auth, store, engine, listener, local_addr, admin_listener, admin_addr, readiness })
+        Ok(Self { config, auth, sealing, store, engine, listener, local_addr, admin_listener, admin_addr, readiness })
     }
 
     /// Where gRPC is served.
@@ -92,7 +96,7 @@ impl IdemService {
     pub async fn serve(self, shutdown: Shutdown) -> Drained {
         let _watched = gauges::watch(&self.store);
         let health = Reporting::new(self.store.clone(), self.readiness.clone(), shutdown.clone()).await;
-        let grpc = routes::grpc(&self.engine, &self.auth, &health);
+        let grpc = routes::grpc(&self.engine, &self.auth, &health, self.config.has_reflection());
         let access = Access::for_listener(self.admin_addr, &self.auth, self.config.insecure);
         let admin = routes::admin(&self.engine, access, &self.readiness);
         self.readiness.follow(shutdown.clone());
@@ -107,7 +111,13 @@ impl IdemService {
         let admin = serve::http(self.admin_listener, admin, admin_shutdown, ADMIN_DRAIN);
         let chores = async {
             let purging = sweeper::run(self.store.clone(), self.config.purge_interval);
-            tokio::join!(purging, health.follow())
+            let following = async {
+                match self.config.encryption_keys {
+                    Some(file) => sealing::watch(self.sealing, file).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::join!(purging, health.follow(), following)
         };
         tokio::select! {
             (drained, _) = async { tokio::join!(calls, admin) } => drained,

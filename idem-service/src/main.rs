@@ -59,6 +59,7 @@ fn parse() -> Cli {
 /// Refuses a configuration that contradicts itself, before anything is bound or opened.
 fn judge(config: Config) -> Result<Config, StartError> {
     config.authentication()?;
+    config.sealing()?;
     Ok(config)
 }
 

@@ -20,13 +20,14 @@ use crate::health::Reporting;
 use crate::rpc::Rpc;
 use crate::status::ERROR_DOMAIN;
 
-/// The gRPC port: both services, health and reflection, behind authentication and deadlines.
-pub(crate) fn grpc(engine: &Arc<Engine>, auth: &ServiceAuth, health: &Reporting) -> Router {
+/// The gRPC port: both services, health and perhaps reflection, behind authentication and deadlines.
+pub(crate) fn grpc(engine: &Arc<Engine>, auth: &ServiceAuth, health: &Reporting, has_reflection: bool) -> Router {
     let idempotency = IdempotencyServiceServer::new(Rpc::new(engine.clone())).max_decoding_message_size(MESSAGE_MAX);
     let admin = AdminServiceServer::new(AdminRpc::new(engine.clone())).max_decoding_message_size(MESSAGE_MAX);
     let routes = Routes::new(idempotency).add_service(admin);
     let routes = routes.add_service(HealthServer::new(health.clone()));
-    grpc_router(reflect(routes), auth, ERROR_DOMAIN)
+    let routes = if has_reflection { reflect(routes) } else { routes };
+    grpc_router(routes, auth, ERROR_DOMAIN)
 }
 
 /// The admin port: health, metrics and the console.

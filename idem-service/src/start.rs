@@ -8,12 +8,17 @@ use chassis::service_auth::ServiceAuthError;
 use database::OpenError;
 use tokio::net::TcpListener;
 
+use crate::sealing::SealingError;
+
 /// Why the service does not start: one sentence for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The service tokens cannot be used.
     #[error(transparent)]
     Tokens(#[from] ServiceAuthError),
+    /// The encryption keys cannot be used.
+    #[error(transparent)]
+    Sealing(#[from] SealingError),
     /// Strangers could reach the service.
     #[error(transparent)]
     Exposure(#[from] ExposureError),

@@ -230,6 +230,18 @@ impl Snapshot {
     }
 }
 
+/// How many records of a scope are in progress or in doubt.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LiveKeys {
+    /// Whose.
+    pub scope: Scope,
+    /// How many.
+    pub keys: u64,
+}
+
+/// How many scopes are counted in one answer: it must fit into a message.
+pub const LIVE_SCOPES_MAX: u32 = 10_000;
+
 /// Why a store did not answer. Expected outcomes are never errors.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -288,6 +300,10 @@ pub trait Store: Send + Sync + 'static {
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<AuditRow>, StoreError>;
+
+    /// Counts the records of each scope that are in progress or in doubt, whatever their lease says; of the [`LIVE_SCOPES_MAX`]
+    /// scopes with the most, most first.
+    async fn count_live(&self, scopes: &[ScopePattern]) -> Result<Vec<LiveKeys>, StoreError>;
 
     /// At most `limit` records in progress whose lease is over, or in doubt, longest waiting first: by the end of the lease, or
     /// by the last change of a record in doubt. Each is then hidden from later calls for `hide`, whatever becomes of it

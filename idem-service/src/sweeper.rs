@@ -56,7 +56,8 @@ async fn purge(store: &dyn Store) -> u64 {
 mod tests {
     use super::*;
     use crate::store::{
-        AuditRow, Counts, Cursor, Entry, Filter, KeyId, Open, ScopePattern, Snapshot, StoreError, Swap, SwapRequest,
+        AuditRow, Counts, Cursor, Entry, Filter, KeyId, LiveKeys, Open, ScopePattern, Snapshot, StoreError, Swap,
+        SwapRequest,
     };
     use async_trait::async_trait;
     use idem_core::IdempotencyKey;
@@ -111,6 +112,10 @@ mod tests {
             _: Option<i64>,
             _: u32,
         ) -> Result<Vec<AuditRow>, StoreError> {
+            unreachable!("the sweeper only purges")
+        }
+
+        async fn count_live(&self, _: &[ScopePattern]) -> Result<Vec<LiveKeys>, StoreError> {
             unreachable!("the sweeper only purges")
         }
 

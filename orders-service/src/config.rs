@@ -7,7 +7,7 @@ use std::{
 };
 
 use chassis::flags::{self, Endpoint, Secret};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, builder::BoolishValueParser};
 use database::StoreUrl;
 
 /// The webhook secret of a laptop: everybody knows it.
@@ -85,6 +85,10 @@ pub struct Config {
     #[arg(long, env = "ORDERS_INSECURE")]
     pub insecure: bool,
 
+    /// Whether gRPC reflection describes what is served here; by default on loopback only
+    #[arg(long, env = "ORDERS_REFLECTION", value_name = "BOOL", value_parser = BoolishValueParser::new())]
+    pub reflection: Option<bool>,
+
     /// How long calls may take to finish when the process is told to end
     #[arg(long, env = "ORDERS_DRAIN", default_value = "30s", value_parser = flags::duration, value_name = "DURATION")]
     pub drain: Duration,
@@ -98,6 +102,11 @@ impl Config {
     /// Does the service believe webhooks signed with the secret that everybody knows?
     pub(crate) fn has_demo_secret(&self) -> bool {
         self.webhook_secret.expose() == WEBHOOK_SECRET_DEMO
+    }
+
+    /// May strangers ask what is served? Tools on a laptop may, and in production only where it is asked for.
+    pub(crate) fn has_reflection(&self) -> bool {
+        self.reflection.unwrap_or_else(|| self.listen.ip().to_canonical().is_loopback())
     }
 
     /// Are the service and its acquirer a play on one machine?
@@ -123,6 +132,7 @@ impl Default for Config {
             payment_link_base: "http://127.0.0.1:8080/pay".to_owned(),
             service_tokens: None,
             insecure: false,
+            reflection: None,
             drain: Duration::from_secs(30),
             drain_delay: Duration::ZERO,
         }

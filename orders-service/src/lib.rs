@@ -97,6 +97,7 @@ pub struct OrdersService {
     shop: Shop,
     auth: ServiceAuth,
     operation_page: OperationPage,
+    has_reflection: bool,
     readiness: Readiness,
 }
 
@@ -161,6 +162,7 @@ impl OrdersService {
             let pinged = pinged.clone();
             async move { pinged.ping().await.map_err(|error| error.to_string()) }
         });
+        let has_reflection = config.has_reflection();
         let settings = Settings {
             hold_ttl: config.hold_ttl,
             acquirer_timeout: config.acquirer_timeout,
@@ -170,7 +172,7 @@ impl OrdersService {
         let shop = Shop::new(store, acquirer, settings);
         let admin_addr = admin_listener.local_addr().map_err(StartError::Address)?;
         let operation_page = OperationPage::new(shop.clone(), auth.clone(), admin_addr, config.insecure);
-        Ok(Self { listener, admin_listener, shop, auth, operation_page, readiness })
+        Ok(Self { listener, admin_listener, shop, auth, operation_page, has_reflection, readiness })
     }
 
     /// Where gRPC is served; the port that was found when 0 was asked for.
@@ -195,12 +197,7 @@ impl OrdersService {
         health_reporter.set_serving::<OrdersServiceServer<Rpc>>().await;
         let orders = OrdersServiceServer::new(Rpc::new(self.shop.clone(), work.clone()));
         let routes = Routes::new(orders.max_decoding_message_size(serve::MESSAGE_MAX)).add_service(health);
-        let described =
-            || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
-        // Both versions, since half of the tools in use only know the older one.
-        let routes = routes
-            .add_service(described().build_v1().expect("the descriptors are compiled in"))
-            .add_service(described().build_v1alpha().expect("the descriptors are compiled in"));
+        let routes = if self.has_reflection { reflect(routes) } else { routes };
         let router = serve::grpc_router(routes, &self.auth, status::DOMAIN);
 
         // The admin pages outlive the drain, so that it can be watched.
@@ -233,6 +230,14 @@ impl OrdersService {
         pages.wait().await;
         Drained { in_time: drained.in_time && in_time }
     }
+}
+
+/// Both versions of reflection, since half of the tools in use only know the older one.
+fn reflect(routes: Routes) -> Routes {
+    let described = || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
+    routes
+        .add_service(described().build_v1().expect("the descriptors are compiled in"))
+        .add_service(described().build_v1alpha().expect("the descriptors are compiled in"))
 }
 
 fn auth(tokens: Option<&Path>) -> Result<ServiceAuth, ServiceAuthError> {

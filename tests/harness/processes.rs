@@ -37,6 +37,25 @@ impl Process {
         Self::start_with(program, arguments, &[])
     }
 
+    /// Starts a program of this workspace that says everything it has to say, into `log`.
+    pub fn start_talking(
+        program: &'static str,
+        arguments: &[String],
+        variables: &[(&str, &str)],
+        log: &std::fs::File,
+    ) -> Self {
+        let into = || Stdio::from(log.try_clone().expect("a second handle"));
+        let child = Command::new(binary(program))
+            .args(arguments)
+            .envs(variables.iter().copied())
+            .env("RUST_LOG", "debug")
+            .stdout(into())
+            .stderr(into())
+            .spawn()
+            .unwrap_or_else(|e| panic!("{program} does not start ({e}): run `cargo build --workspace --bins` first"));
+        Self { child, program, arguments: arguments.to_vec() }
+    }
+
     fn start_with(program: &'static str, arguments: &[String], variables: &[(&str, &str)]) -> Self {
         let child = Command::new(binary(program))
             .args(arguments)

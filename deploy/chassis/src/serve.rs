@@ -10,6 +10,7 @@ mod foreign;
 mod in_flight;
 mod io;
 mod message;
+mod taken;
 mod unread;
 
 pub use message::MESSAGE_MAX;
@@ -50,7 +51,8 @@ pub struct HangUp;
 
 /// Serves `router` over HTTP/1 and HTTP/2 until `shutdown` drains, then for at most `drain`.
 ///
-/// A client has 10 s to send the head of a request.
+/// A client has 10 s to send the head of a request, of at most 32 KiB, 20 s for its body, and must take something of an answer
+/// every 30 s.
 pub async fn http(listener: TcpListener, router: Router, shutdown: Shutdown, drain: Duration) -> Drained {
     serve(listener, router, Protocol::Public, shutdown, drain).await
 }

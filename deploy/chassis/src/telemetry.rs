@@ -25,7 +25,7 @@ use std::{
     thread,
     time::Duration,
 };
-use tracing::{Subscriber, level_filters::LevelFilter};
+use tracing::{Metadata, Subscriber, level_filters::LevelFilter};
 use tracing_opentelemetry::OpenTelemetryLayer;
 use tracing_subscriber::{
     EnvFilter, Layer,
@@ -68,6 +68,7 @@ pub fn init(service_name: &'static str) -> Guard {
     let spans = span_layer(provider.tracer(service_name));
     let registry = tracing_subscriber::registry().with(spans);
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = filter.and(filter::filter_fn(|metadata| !tells_secrets(metadata)));
     // A test may have installed a subscriber of its own; then it stays.
     let is_watched = io::stderr().is_terminal();
     let lines = if is_watched { None } else { Lines::to(io::stderr()).ok() };
@@ -88,6 +89,14 @@ pub fn init(service_name: &'static str) -> Guard {
         None
     });
     Guard { provider: Some(provider), push, lines }
+}
+
+/// Below warnings the Postgres client prints the parameters of every statement, keys and answers among them, and HTTP/2 the headers of
+/// every request: whatever `RUST_LOG` asks for, these are not logged.
+fn tells_secrets(metadata: &Metadata<'_>) -> bool {
+    let talkative = ["tokio_postgres", "postgres", "h2", "hyper", "rustls"];
+    let library = metadata.target().split("::").next().unwrap_or_default();
+    *metadata.level() > LevelFilter::WARN && talkative.contains(&library)
 }
 
 /// Turns `tracing` spans into OpenTelemetry spans, whatever `RUST_LOG` says: trace ids must not depend on verbosity. Numbers on spans are

@@ -7,6 +7,7 @@ mod ports;
 mod settings;
 mod world;
 
+pub use gateway::Limits;
 pub use ports::{Addresses, Ports};
 pub use settings::{Data, Flags, Settings};
 pub use world::World;

@@ -40,6 +40,10 @@ pub struct Settings {
     pub cors_origins: Vec<String>,
     /// API keys beside those of the demo: tenant and key.
     pub api_keys: Vec<(String, String)>,
+    /// What one tenant may ask of the gateway.
+    pub limits: gateway::Limits,
+    /// A file of keys with which stored answers are encrypted.
+    pub encryption_keys: Option<PathBuf>,
     /// The clock of the idempotency service's store.
     pub idem_clock: Clock,
     /// The clock of the orders service's store.
@@ -59,6 +63,8 @@ impl Default for Settings {
             drain: Duration::from_secs(30),
             cors_origins: Vec::new(),
             api_keys: Vec::new(),
+            limits: gateway::Limits::default(),
+            encryption_keys: None,
             idem_clock: Clock::system(),
             orders_clock: Clock::system(),
         }

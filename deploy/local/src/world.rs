@@ -133,8 +133,10 @@ fn idem_config(settings: &Settings, ports: &Addresses) -> anyhow::Result<idem_se
         admin_listen: ports.idem_admin,
         store: settings.store("idem.db")?,
         store_connections: 16,
+        encryption_keys: settings.encryption_keys.clone(),
         service_tokens: None,
         insecure: false,
+        reflection: None,
         drain: settings.drain,
         drain_delay: Duration::ZERO,
         purge_interval: Duration::from_secs(60),
@@ -183,6 +185,7 @@ fn gateway_config(
         retention: settings.retention,
         upstream_timeout: settings.upstream_timeout,
         drain: settings.drain,
+        limits: settings.limits,
         pace: pace(&settings.idem_clock),
         cors_origins: cors_origins.map_err(|e| anyhow::anyhow!("{e}"))?,
         ..gateway::Config::new(api_keys, endpoint(idem)?, endpoint(orders)?)

@@ -1,6 +1,9 @@
 //! The body of a request: read within a limit, decoded, and JSON.
 
-use std::io::Read;
+use std::{
+    error::Error,
+    io::{self, Read},
+};
 
 use bytes::{Bytes, BytesMut};
 use flate2::bufread::MultiGzDecoder;
@@ -12,6 +15,8 @@ use crate::Problem;
 
 /// The largest body, as sent and as decoded.
 pub const BODY_MAX: usize = 256 * 1024;
+
+type BoxError = Box<dyn Error + Send + Sync>;
 
 /// How a body is encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +30,7 @@ enum Coding {
 pub async fn read<B>(parts: &mut Parts, body: B) -> Result<Bytes, Problem>
 where
     B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
 {
     let coding = coding(&parts.headers)?;
     let body = within_limit(body).await?;
@@ -42,7 +48,11 @@ where
     Ok(settle_headers(parts, body))
 }
 
-async fn within_limit<B: Body<Data = Bytes>>(body: B) -> Result<Bytes, Problem> {
+async fn within_limit<B>(body: B) -> Result<Bytes, Problem>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
     // A length that is announced over the limit is refused before a byte is read.
     if body.size_hint().lower() > BODY_MAX as u64 {
         return Err(Problem::payload_too_large());
@@ -50,7 +60,7 @@ async fn within_limit<B: Body<Data = Bytes>>(body: B) -> Result<Bytes, Problem> 
     let mut body = std::pin::pin!(body);
     let mut read = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Problem::invalid_request("the body could not be read").reason("body_cut_off"))?;
+        let frame = frame.map_err(|error| unread(error.into().as_ref()))?;
         let Ok(data) = frame.into_data() else { continue };
         if read.len() + data.len() > BODY_MAX {
             return Err(Problem::payload_too_large());
@@ -58,6 +68,19 @@ async fn within_limit<B: Body<Data = Bytes>>(body: B) -> Result<Bytes, Problem> 
         read.extend_from_slice(&data);
     }
     Ok(read.freeze())
+}
+
+/// What is said of a body that could not be read to its end: it was too slow, or it broke off. A server that ends slow bodies says
+/// so with an [`io::Error`] of kind `TimedOut` somewhere among the causes.
+pub fn unread(error: &(dyn Error + 'static)) -> Problem {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+            return Problem::request_timeout();
+        }
+        cause = error.source();
+    }
+    Problem::invalid_request("the body could not be read").reason("body_cut_off")
 }
 
 fn coding(headers: &HeaderMap) -> Result<Coding, Problem> {
@@ -173,6 +196,19 @@ mod tests {
             let refused = read_all(&[("content-encoding", name)], zipped.clone()).unwrap_err();
             assert_eq!(refused, (415, "unsupported_media_type"), "{name}");
         }
+    }
+
+    #[test]
+    fn a_body_that_is_too_slow_may_be_sent_again_and_one_that_broke_off_is_wrong() {
+        let ending = |error: io::Error| {
+            let frames = futures::stream::iter([Ok(http_body::Frame::data(Bytes::from_static(b"{"))), Err(error)]);
+            let (mut parts, ()) = http::Request::new(()).into_parts();
+            let read = read(&mut parts, http_body_util::StreamBody::new(frames)).now_or_never().unwrap();
+            read.map_err(|problem| (problem.status().as_u16(), problem.error())).unwrap_err()
+        };
+        assert_eq!(ending(io::ErrorKind::TimedOut.into()), (408, "request_timeout"));
+        assert_eq!(ending(io::Error::other(io::Error::from(io::ErrorKind::TimedOut))), (408, "request_timeout"));
+        assert_eq!(ending(io::ErrorKind::ConnectionReset.into()), (400, "invalid_request"));
     }
 
     #[test]

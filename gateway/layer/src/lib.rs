@@ -113,7 +113,7 @@ mod service;
 mod settings;
 mod tally;
 
-pub use body::{BODY_MAX, read as read_body};
+pub use body::{BODY_MAX, read as read_body, unread as unread_body};
 pub use headers::{IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_EXPIRES, IDEMPOTENT_REPLAYED, PREFERENCE_APPLIED};
 pub use layer::{Idempotency, IdempotencyLayer};
 pub use policy::RoutePolicy;

@@ -221,6 +221,18 @@ impl Problem {
         Self::invalid_request(error.to_string()).reason(reason)
     }
 
+    /// 408: the body did not arrive in time.
+    pub fn request_timeout() -> Self {
+        Self::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "request_timeout",
+            "The body did not arrive in time",
+            "nothing was executed; send the same request with the same key again, on another connection",
+        )
+        .retryable()
+        .retry_after(1)
+    }
+
     /// 413: the body is over the limit, as sent or as decoded.
     pub fn payload_too_large() -> Self {
         let detail = format!("the body must be at most {BODY_MAX} bytes, also when decoded");
@@ -369,6 +381,7 @@ mod tests {
             (Problem::missing_key(), 400, false, None),
             (Problem::several_keys(), 400, false, None),
             (Problem::invalid_request("x"), 400, false, None),
+            (Problem::request_timeout(), 408, true, Some("1")),
             (Problem::payload_too_large(), 413, false, None),
             (Problem::unsupported_media_type("x"), 415, false, None),
             (Problem::request_in_progress(), 409, true, Some("1")),

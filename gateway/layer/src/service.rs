@@ -69,6 +69,7 @@ where
     S::Future: Send + 'static,
     S::Error: Into<BoxError>,
     B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
     RB: Body<Data = Bytes> + Send + 'static,
     RB::Error: Into<BoxError>,
 {
@@ -98,6 +99,7 @@ where
     S::Future: Send + 'static,
     S::Error: Into<BoxError>,
     B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
     RB: Body<Data = Bytes> + Send + 'static,
     RB::Error: Into<BoxError>,
 {
@@ -149,6 +151,7 @@ where
 async fn admit<B>(policy: &crate::RoutePolicy, parts: &mut Parts, body: B) -> Result<Admitted, Refusal>
 where
     B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
 {
     let sent = match policy.key {
         KeyPolicy::Ignored => None,
@@ -168,6 +171,7 @@ where
 async fn check<B>(policy: &crate::RoutePolicy, parts: &mut Parts, body: B) -> Result<(Bytes, Fingerprint), Problem>
 where
     B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
 {
     let body = body::read(parts, body).await?;
     // A nested router strips its prefix; what was asked is the whole path.

@@ -62,6 +62,9 @@ catalogue! {
     METHOD_NOT_ALLOWED: 405 "method_not_allowed", "The method is not allowed here", retryable: false,
         "The path exists, but not with this method; the Allow header lists those that do.",
         "Use one of the methods in Allow.";
+    REQUEST_TIMEOUT: 408 "request_timeout", "The body did not arrive in time", retryable: true,
+        "The body was not here within 20 seconds of the head of the request. Nothing was executed, and the connection is closed.",
+        "Send the same request with the same key again, on another connection.";
     PAYLOAD_TOO_LARGE: 413 "payload_too_large", "The body is too large", retryable: false,
         "The body is larger than 256 KiB, before or after decoding. Nothing was executed.",
         "Send a smaller body.";
@@ -108,7 +111,7 @@ catalogue! {
         "The request was carried out, and its answer was larger than the 1 MiB that are stored. Later requests with the key get this in place of the body, with the status and the Location of the answer.",
         "Read what was made at Location.";
     RATE_LIMITED: 429 "rate_limited", "Too many requests", retryable: true,
-        "This tenant has sent too many requests. Nothing was executed.",
+        "This tenant sends more than it may: details.reason says whether it is requests a second (rate), requests in flight (in_flight), or keys whose request is not settled (live_keys). Nothing was executed, and nothing is remembered.",
         "Wait for Retry-After, then send the same request with the same key.";
     INTERNAL: 500 "internal_error", "Something went wrong here", retryable: true,
         "The gateway failed in a way that it should not. What was executed is not known.",
@@ -139,6 +142,7 @@ mod tests {
             (Problem::several_keys(), INVALID_IDEMPOTENCY_KEY),
             (Problem::invalid_request("x"), INVALID_REQUEST),
             (Problem::invalid_json(&json_error), INVALID_REQUEST),
+            (Problem::request_timeout(), REQUEST_TIMEOUT),
             (Problem::payload_too_large(), PAYLOAD_TOO_LARGE),
             (Problem::unsupported_media_type("x"), UNSUPPORTED_MEDIA_TYPE),
             (Problem::request_in_progress(), REQUEST_IN_PROGRESS),

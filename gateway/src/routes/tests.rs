@@ -36,6 +36,7 @@ fn router() -> Router {
     let settings = Settings::new(LEASE_DEFAULT, RETENTION_DEFAULT, upstream_timeout, hooks);
     super::router(super::Parts {
         api_keys: ApiKeys::from_entries([entry("sk_a", false), entry("sk_ops", true)]).unwrap(),
+        limiter: None,
         cors_origins: vec!["https://shop.example".parse().unwrap()],
         idempotency: Idempotency::new(settings, idem.clone(), Recovery::new(orders.clone())),
         orders,
@@ -87,6 +88,21 @@ fn described() -> Vec<(String, BTreeSet<String>)> {
     let paths = document["paths"].as_object().unwrap().iter();
     let methods = |item: &serde_json::Value| item.as_object().unwrap().keys().map(|m| m.to_uppercase()).collect();
     paths.map(|(path, item)| (path.clone(), methods(item))).collect()
+}
+
+#[tokio::test]
+async fn pages_can_be_neither_framed_nor_sniffed_and_load_nothing() {
+    for path in ["/docs", "/docs/idempotency", "/docs/errors"] {
+        let page = send("GET", path, &[], "").await;
+        let header = |name: &str| page.headers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default();
+        let policy = header("content-security-policy");
+        assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"), "{policy}");
+        assert_eq!((header("x-content-type-options"), header("x-frame-options")), ("nosniff", "DENY"));
+        assert_eq!((header("referrer-policy"), header("cross-origin-opener-policy")), ("no-referrer", "same-origin"));
+        assert_eq!(header("strict-transport-security"), "max-age=31536000");
+    }
+    let description = send("GET", "/openapi.json", &[], "").await;
+    assert_eq!(description.headers["x-content-type-options"], "nosniff");
 }
 
 #[tokio::test]

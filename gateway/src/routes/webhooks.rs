@@ -10,7 +10,7 @@ use axum::{Router, body::Body, extract::State, routing::post};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use idem_layer::{BODY_MAX, Problem};
+use idem_layer::{BODY_MAX, Problem, unread_body};
 use idem_proto::orders::v1::{self as proto, WebhookRejection, handle_webhook_response::Outcome};
 use serde::Serialize;
 
@@ -41,7 +41,7 @@ async fn read(body: Body) -> Result<Bytes, Problem> {
     match Limited::new(body, BODY_MAX).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(Problem::payload_too_large()),
-        Err(_) => Err(Problem::invalid_request("the body could not be read").reason("body_cut_off")),
+        Err(error) => Err(unread_body(error.as_ref())),
     }
 }
 

@@ -312,6 +312,12 @@ impl AdminService for FakeIdem {
         Err(Status::unimplemented("for operators"))
     }
 
+    async fn count_live(&self, _: Request<proto::CountLiveRequest>) -> Answered<proto::CountLiveResponse> {
+        let is_live = |entry: &&Entry| matches!(entry.record.state, State::InProgress | State::InDoubt);
+        let keys = self.records.lock().unwrap().values().filter(is_live).count() as u64;
+        Ok(Response::new(proto::CountLiveResponse { scopes: vec![proto::LiveKeys { scope: "rest/a".into(), keys }] }))
+    }
+
     async fn resolve(&self, _: Request<proto::ResolveRequest>) -> Answered<proto::ResolveResponse> {
         Err(Status::unimplemented("for operators"))
     }

@@ -42,12 +42,12 @@ pub fn payment(status: proto::PaymentStatus) -> Kind {
     })
 }
 
-fn placed() -> Option<proto::Answer> {
+pub fn placed() -> Option<proto::Answer> {
     let kind = Kind::Order(order(proto::OrderStatus::Pending));
     answer(proto::OperationKind::PlaceOrder, kind, proto::Label::Final)
 }
 
-fn places(world: &World) {
+pub fn places(world: &World) {
     let response = proto::PlaceOrderResponse { answer: placed() };
     world.orders.always::<proto::PlaceOrderRequest, _>("place_order", Ok(response));
 }

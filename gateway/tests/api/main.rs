@@ -5,5 +5,6 @@
 mod fake_idem;
 mod fake_orders;
 mod keyed;
+mod limits;
 mod reconciler;
 mod world;

@@ -47,6 +47,15 @@ pub struct KeyRecord {
     pub trace_context: TraceContext,
 }
 
+/// How many keys of a scope are in progress or in doubt.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LiveKeys {
+    /// Whose.
+    pub scope: Scope,
+    /// How many.
+    pub keys: u64,
+}
+
 impl IdemClient {
     /// Reads the record without its body; none when there is none, or its retention is over.
     pub async fn get(&self, key: &KeyId, deadline: Instant) -> Result<Option<KeyRecord>, ClientError> {
@@ -58,6 +67,18 @@ impl IdemClient {
             Err(ClientError::Refused { code: Code::NotFound, .. }) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Counts the keys in progress and in doubt of each scope that has any. `scope` is exact, or a prefix ending in `*`.
+    pub async fn live_keys(&self, scope: &str, deadline: Instant) -> Result<Vec<LiveKeys>, ClientError> {
+        let message = proto::CountLiveRequest { scope: scope.to_owned() };
+        let send = async |channel, request| admin(channel).count_live(request).await;
+        let answer = self.channels.call("AdminService/CountLive", message, Tries::Many, deadline, send).await?;
+        let read = |live: proto::LiveKeys| {
+            let scope = Scope::new(live.scope).map_err(|_| ClientError::Malformed("a scope that is out of bounds"))?;
+            Ok(LiveKeys { scope, keys: live.keys })
+        };
+        answer.scopes.into_iter().map(read).collect()
     }
 
     /// Hands out keys whose holder is gone, for a reconciler to settle, and hides each from every other caller for one

@@ -50,7 +50,7 @@ mod repeat;
 mod reservation;
 mod wire;
 
-pub use admin::KeyRecord;
+pub use admin::{KeyRecord, LiveKeys};
 pub use answers::{Finished, Granted, Intent, KeyId, Reclaimed, Renewed, Replay, Reserved, Stale, Superseded};
 pub use client::IdemClient;
 pub use connect::{Builder, ConnectError, ServiceToken, TokenError};

@@ -100,6 +100,10 @@ impl Store for Gate {
         self.memory.audits(scopes, key, before, limit).await
     }
 
+    async fn count_live(&self, scopes: &[ScopePattern]) -> Result<Vec<LiveKeys>, StoreError> {
+        self.memory.count_live(scopes).await
+    }
+
     async fn hand_out_stale(
         &self,
         scopes: &[ScopePattern],

@@ -7,11 +7,11 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use bytes::Bytes;
 use database::Clock;
-use idem_core::{IdempotencyKey, Put, Record, Response, State, StateName, Until};
+use idem_core::{IdempotencyKey, Put, Record, Response, Scope, State, StateName, Until};
 
 use super::{
-    Audit, AuditRow, Counts, Cursor, Entry, Filter, KeyId, Open, ScopePattern, Snapshot, Store, StoreError, Swap,
-    SwapRequest, Times, Version, stored,
+    Audit, AuditRow, Counts, Cursor, Entry, Filter, KeyId, LIVE_SCOPES_MAX, LiveKeys, Open, ScopePattern, Snapshot,
+    Store, StoreError, Swap, SwapRequest, Times, Version, stored,
 };
 
 /// 2030-01-01T00:00:00Z, where the clock starts.
@@ -131,6 +131,22 @@ impl Store for MemoryStore {
                 && before.is_none_or(|before| row.id < before)
         };
         Ok(rows.audits.iter().rev().filter(is_wanted).take(limit as usize).cloned().collect())
+    }
+
+    async fn count_live(&self, scopes: &[ScopePattern]) -> Result<Vec<LiveKeys>, StoreError> {
+        let rows = self.rows();
+        let mut live: BTreeMap<&Scope, u64> = BTreeMap::new();
+        let is_live = |row: &Row| matches!(row.record.state, State::InProgress | State::InDoubt);
+        for (key, _) in rows.keys.iter().filter(|(_, row)| is_live(row)) {
+            if scopes.iter().any(|scope| scope.matches(&key.scope)) {
+                *live.entry(&key.scope).or_default() += 1;
+            }
+        }
+        let mut live: Vec<LiveKeys> =
+            live.into_iter().map(|(scope, keys)| LiveKeys { scope: scope.clone(), keys }).collect();
+        live.sort_by(|a, b| (b.keys, &a.scope).cmp(&(a.keys, &b.scope)));
+        live.truncate(LIVE_SCOPES_MAX as usize);
+        Ok(live)
     }
 
     async fn hand_out_stale(

@@ -8,6 +8,7 @@ use super::Store;
 use super::postgres::PostgresStore;
 use super::sqlite::SqliteStore;
 use crate::batch::{BatchingStore, Flights};
+use crate::sealing::Sealing;
 
 /// What this service keeps in its store.
 pub const SCHEMA: Schema = Schema {
@@ -20,14 +21,19 @@ pub const SCHEMA: Schema = Schema {
     }],
 };
 
-/// Opens the store at `url`, behind a front that batches. An empty one gets its schema; an older one is refused with the command
+/// Opens the store at `url`, behind a front that batches; what it keeps of answers is sealed as `sealing` says. An empty one gets its schema; an older one is refused with the command
 /// that migrates it.
-pub async fn open(url: &StoreUrl, clock: Clock, options: Options) -> Result<Arc<dyn Store>, OpenError> {
+pub async fn open(
+    url: &StoreUrl,
+    clock: Clock,
+    options: Options,
+    sealing: Sealing,
+) -> Result<Arc<dyn Store>, OpenError> {
     // Every statement on the way of a request finds its rows by key.
     let options = Options { plan_by_index: true, ..options };
     let (store, flights): (Arc<dyn Store>, _) = match Database::open(url, &SCHEMA, clock, options).await? {
-        Database::Sqlite(sqlite) => (Arc::new(SqliteStore::new(sqlite)), Flights::SQLITE),
-        Database::Postgres(postgres) => (Arc::new(PostgresStore::new(postgres)), Flights::POSTGRES),
+        Database::Sqlite(sqlite) => (Arc::new(SqliteStore::new(sqlite, sealing)), Flights::SQLITE),
+        Database::Postgres(postgres) => (Arc::new(PostgresStore::new(postgres, sealing)), Flights::POSTGRES),
     };
     Ok(Arc::new(BatchingStore::new(store, flights)))
 }

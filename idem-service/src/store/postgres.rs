@@ -15,9 +15,10 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::{
-    AuditRow, Counts, Cursor, Entry, Filter, KeyId, Open, QUICK, SLOW, ScopePattern, Snapshot, Store, StoreError, Swap,
-    SwapRequest, within,
+    AuditRow, Counts, Cursor, Entry, Filter, KeyId, LiveKeys, Open, QUICK, SLOW, ScopePattern, Snapshot, Store,
+    StoreError, Swap, SwapRequest, within,
 };
+use crate::sealing::Sealing;
 
 /// A deadlock, a serialisation failure or a lost connection is met again at once; a server that is down stays so.
 const ATTEMPTS: u32 = 4;
@@ -29,6 +30,7 @@ type Param<'p> = (&'p (dyn ToSql + Sync), Type);
 #[derive(Clone, Debug)]
 pub struct PostgresStore {
     postgres: Postgres,
+    sealing: Sealing,
 }
 
 /// How often a write was sent in vain.
@@ -49,8 +51,8 @@ struct Written {
 
 impl PostgresStore {
     /// Over an open database with the schema of this service.
-    pub fn new(postgres: Postgres) -> Self {
-        Self { postgres }
+    pub fn new(postgres: Postgres, sealing: Sealing) -> Self {
+        Self { postgres, sealing }
     }
 
     /// What own SQL adds to the server's clock.
@@ -129,6 +131,10 @@ impl Store for PostgresStore {
         limit: u32,
     ) -> Result<Vec<AuditRow>, StoreError> {
         within(SLOW, self.audit_page(scopes, key, before, limit)).await
+    }
+
+    async fn count_live(&self, scopes: &[ScopePattern]) -> Result<Vec<LiveKeys>, StoreError> {
+        within(SLOW, self.count_live_keys(scopes)).await
     }
 
     async fn hand_out_stale(

@@ -14,22 +14,24 @@ use idem_core::IdempotencyKey;
 use rusqlite::Connection;
 
 use super::{
-    AuditRow, Counts, Cursor, Entry, Filter, KeyId, Open, QUICK, SLOW, ScopePattern, Snapshot, Store, StoreError, Swap,
-    SwapRequest, within,
+    AuditRow, Counts, Cursor, Entry, Filter, KeyId, LiveKeys, Open, QUICK, SLOW, ScopePattern, Snapshot, Store,
+    StoreError, Swap, SwapRequest, within,
 };
+use crate::sealing::Sealing;
 
 /// The store in a SQLite file.
 #[derive(Clone, Debug)]
 pub struct SqliteStore {
     sqlite: Sqlite,
+    sealing: Sealing,
 }
 
 // === impl SqliteStore ===
 
 impl SqliteStore {
     /// Over an open file with the schema of this service.
-    pub fn new(sqlite: Sqlite) -> Self {
-        Self { sqlite }
+    pub fn new(sqlite: Sqlite, sealing: Sealing) -> Self {
+        Self { sqlite, sealing }
     }
 
     /// Runs `job` on the writer with the time at which it runs there.
@@ -58,20 +60,25 @@ impl SqliteStore {
 #[async_trait]
 impl Store for SqliteStore {
     async fn load(&self, keys: &[KeyId]) -> Result<Vec<Snapshot>, StoreError> {
-        let keys = keys.to_vec();
-        self.read(QUICK, move |connection, now| keys.iter().map(|key| rows::load(connection, key, now)).collect()).await
+        let (keys, sealing) = (keys.to_vec(), self.sealing.clone());
+        self.read(QUICK, move |connection, now| {
+            keys.iter().map(|key| rows::load(connection, key, &sealing, now)).collect()
+        })
+        .await
     }
 
     async fn swap(&self, writes: Vec<SwapRequest>) -> Result<Vec<Swap>, StoreError> {
+        let sealing = self.sealing.clone();
         self.write(QUICK, move |connection, now| {
-            writes.iter().map(|write| swap::swap(connection, write, now)).collect()
+            writes.iter().map(|write| swap::swap(connection, write, &sealing, now)).collect()
         })
         .await
     }
 
     async fn list(&self, filter: &Filter, after: Option<&Cursor>, limit: u32) -> Result<Vec<Entry>, StoreError> {
-        let (filter, after) = (filter.clone(), after.cloned());
-        self.read(SLOW, move |connection, now| list::list(connection, &filter, after.as_ref(), limit, now)).await
+        let (filter, after, sealing) = (filter.clone(), after.cloned(), self.sealing.clone());
+        self.read(SLOW, move |connection, now| list::list(connection, &filter, after.as_ref(), limit, &sealing, now))
+            .await
     }
 
     async fn count(&self, scopes: &[ScopePattern]) -> Result<Counts, StoreError> {
@@ -94,6 +101,11 @@ impl Store for SqliteStore {
         self.read(SLOW, move |connection, _| audit::page(connection, &scopes, key.as_ref(), before, limit)).await
     }
 
+    async fn count_live(&self, scopes: &[ScopePattern]) -> Result<Vec<LiveKeys>, StoreError> {
+        let scopes = scopes.to_vec();
+        self.read(SLOW, move |connection, _| list::count_live(connection, &scopes)).await
+    }
+
     async fn hand_out_stale(
         &self,
         scopes: &[ScopePattern],
@@ -101,6 +113,7 @@ impl Store for SqliteStore {
         hide: Duration,
     ) -> Result<Vec<Entry>, StoreError> {
         let scopes = scopes.to_vec();
+        // What is handed out has no answer yet, so there is nothing to open.
         self.write(SLOW, move |connection, now| sweep::hand_out_stale(connection, &scopes, limit, hide, now)).await
     }
 

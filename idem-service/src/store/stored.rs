@@ -2,16 +2,20 @@
 //!
 //! Shared by the engines, so that a column means the same in each, and a deadline is judged in one place.
 
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use idem_core::{
     AttemptId, Deadline, FencingToken, Fingerprint, GrantedBy, IdempotencyKey, OperationId, Put, Record, Response,
     RetentionPeriod, Scope, State, StateName, TraceContext, Until,
 };
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Entry, KeyId, Snapshot, StoreError, Times, Version};
+use super::{Entry, KeyId, LiveKeys, Snapshot, StoreError, SwapRequest, Times, Version};
+use crate::sealing::{Part, Place, Sealing};
 
 const STATES: [StateName; 4] = [StateName::InProgress, StateName::InDoubt, StateName::Completed, StateName::Released];
 const GRANTED_BY: [GrantedBy; 2] = [GrantedBy::Reserve, GrantedBy::Reclaim];
@@ -33,12 +37,39 @@ pub(super) struct Stored {
     pub(super) times: Times,
 }
 
-/// The columns of a stored answer.
+/// The columns of a stored answer that came back.
 pub(super) struct StoredResponse {
     pub(super) status: i64,
     pub(super) headers: String,
-    pub(super) body: Vec<u8>,
+    /// None when it was not read, as for a listing.
+    pub(super) body: Option<Vec<u8>>,
     pub(super) resource_id: String,
+}
+
+/// The columns of an answer to be stored.
+pub(super) struct ResponseColumns<'w> {
+    pub(super) status: i64,
+    pub(super) headers: String,
+    pub(super) body: Cow<'w, [u8]>,
+    pub(super) resource_id: Cow<'w, str>,
+}
+
+/// What stands in the column of headers when the answer is sealed: an object, where a plain answer has a list. A program that knows
+/// nothing of it cannot take the one for the other.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct SealedHead {
+    /// The id of the key.
+    sealed_with: String,
+    /// [`Head`] in JSON, sealed, in base64.
+    head: String,
+}
+
+/// What is sealed beside the body.
+#[derive(Serialize, Deserialize)]
+struct Head<H, R> {
+    headers: H,
+    resource_id: R,
 }
 
 /// A column that this program would not have written.
@@ -49,20 +80,28 @@ struct Foreign(&'static str);
 // === impl Stored ===
 
 impl Stored {
-    /// What the row says at `now`.
-    pub(super) fn into_snapshot(self, now: SystemTime) -> Result<Snapshot, StoreError> {
-        let version = Version::At { operation_id: OperationId(self.operation_id), number: self.version };
+    /// What the row under `key` says at `now`.
+    pub(super) fn into_snapshot(
+        mut self,
+        key: &KeyId,
+        sealing: &Sealing,
+        now: SystemTime,
+    ) -> Result<Snapshot, StoreError> {
+        let operation_id = OperationId(self.operation_id);
+        let version = Version::At { operation_id, number: self.version };
         let times = self.times;
-        let record = self.into_record(now).map_err(|foreign| StoreError::Broken(Box::new(foreign)))?;
+        let response = self.response.take().map(|response| response.into_response(key, operation_id, sealing));
+        let record = self.into_record(response.transpose()?, now);
+        let record = record.map_err(|foreign| StoreError::Broken(Box::new(foreign)))?;
         Ok(Snapshot { record: Some(record), version, times, now })
     }
 
-    fn into_record(self, now: SystemTime) -> Result<Record, Foreign> {
-        let state = match (STATES.into_iter().find(|name| name.as_str() == self.state), self.response) {
+    fn into_record(self, response: Option<Response>, now: SystemTime) -> Result<Record, Foreign> {
+        let state = match (STATES.into_iter().find(|name| name.as_str() == self.state), response) {
             (Some(StateName::InProgress), None) => State::InProgress,
             (Some(StateName::InDoubt), None) => State::InDoubt,
             (Some(StateName::Released), None) => State::Released,
-            (Some(StateName::Completed), Some(response)) => State::Completed(response.into_response()?),
+            (Some(StateName::Completed), Some(response)) => State::Completed(response),
             _ => return Err(Foreign("state")),
         };
         let granted_by = GRANTED_BY.into_iter().find(|candidate| granted_by_name(*candidate) == self.granted_by);
@@ -83,10 +122,71 @@ impl Stored {
 }
 
 impl StoredResponse {
-    fn into_response(self) -> Result<Response, Foreign> {
-        let status = u32::try_from(self.status).map_err(|_| Foreign("status"))?;
-        let headers = serde_json::from_str(&self.headers).map_err(|_| Foreign("list of headers"))?;
-        Response::new(status, headers, Bytes::from(self.body), self.resource_id).map_err(|_| Foreign("response"))
+    fn into_response(self, key: &KeyId, operation_id: OperationId, sealing: &Sealing) -> Result<Response, StoreError> {
+        if self.headers.starts_with('{') {
+            return self.unsealed(key, operation_id, sealing);
+        }
+        let headers = serde_json::from_str(&self.headers).map_err(|_| broken("list of headers"))?;
+        response_of(self.status, headers, self.body.unwrap_or_default(), self.resource_id)
+    }
+
+    fn unsealed(self, key: &KeyId, operation_id: OperationId, sealing: &Sealing) -> Result<Response, StoreError> {
+        let sealed: SealedHead = serde_json::from_str(&self.headers).map_err(|_| broken("list of headers"))?;
+        let head = STANDARD.decode(&sealed.head).map_err(|_| broken("sealed head"))?;
+        let status = u16::try_from(self.status).map_err(|_| broken("status"))?;
+        let place = Place { key, operation_id, status };
+        let open = |part, bytes: &[u8]| {
+            let opened = sealing.open(&sealed.sealed_with, place, part, bytes);
+            opened.map_err(|unopened| StoreError::Broken(Box::new(unopened)))
+        };
+        let head = match (open(Part::Head, &head), &self.body) {
+            // A listing shows what it can: one row must not hide the others.
+            (Err(_), None) => Head { headers: Vec::new(), resource_id: String::new() },
+            (head, _) => serde_json::from_slice(&head?).map_err(|_| broken("sealed head"))?,
+        };
+        let body = self.body.map(|body| open(Part::Body, &body)).transpose()?;
+        response_of(self.status, head.headers, body.unwrap_or_default(), head.resource_id)
+    }
+}
+
+fn response_of(
+    status: i64,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+    resource_id: String,
+) -> Result<Response, StoreError> {
+    let status = u32::try_from(status).map_err(|_| broken("status"))?;
+    Response::new(status, headers, Bytes::from(body), resource_id).map_err(|_| broken("response"))
+}
+
+fn broken(what: &'static str) -> StoreError {
+    StoreError::Broken(Box::new(Foreign(what)))
+}
+
+// === impl ResponseColumns ===
+
+impl<'w> ResponseColumns<'w> {
+    /// Of a write that stores an answer; sealed if there are keys.
+    pub(super) fn of(write: &'w SwapRequest, sealing: &Sealing) -> Option<Self> {
+        let response = response(&write.put.record)?;
+        let status = response.status();
+        let Some(keyring) = sealing.keyring() else {
+            return Some(Self {
+                status: status.into(),
+                headers: headers(response),
+                body: response.body().as_ref().into(),
+                resource_id: response.resource_id().into(),
+            });
+        };
+        let place = Place { key: &write.key, operation_id: write.put.record.operation_id, status };
+        let head = json(&Head { headers: response.headers(), resource_id: response.resource_id() });
+        let head = STANDARD.encode(keyring.seal(place, Part::Head, head.as_bytes()));
+        Some(Self {
+            status: status.into(),
+            headers: json(&SealedHead { sealed_with: keyring.active_id().to_owned(), head }),
+            body: keyring.seal(place, Part::Body, response.body()).into(),
+            resource_id: "".into(),
+        })
     }
 }
 
@@ -138,9 +238,15 @@ pub(super) fn sort_by_waiting(entries: &mut [Entry]) {
 pub(super) fn key(scope: String, key: String) -> Result<KeyId, StoreError> {
     match (Scope::new(scope), IdempotencyKey::new(key)) {
         (Ok(scope), Ok(key)) => Ok(KeyId { scope, key }),
-        (Err(_), _) => Err(StoreError::Broken(Box::new(Foreign("scope")))),
-        (_, Err(_)) => Err(StoreError::Broken(Box::new(Foreign("key")))),
+        (Err(_), _) => Err(broken("scope")),
+        (_, Err(_)) => Err(broken("key")),
     }
+}
+
+/// A count of open keys.
+pub(super) fn live_keys(scope: String, keys: i64) -> Result<LiveKeys, StoreError> {
+    let scope = Scope::new(scope).map_err(|_| broken("scope"))?;
+    Ok(LiveKeys { scope, keys: keys.unsigned_abs() })
 }
 
 // === columns ===
@@ -172,7 +278,7 @@ fn whole_micros(duration: Duration) -> Duration {
 }
 
 /// The stored answer of a record.
-pub(super) fn response(record: &Record) -> Option<&Response> {
+fn response(record: &Record) -> Option<&Response> {
     match &record.state {
         State::Completed(response) => Some(response),
         State::InProgress | State::InDoubt | State::Released => None,
@@ -180,8 +286,12 @@ pub(super) fn response(record: &Record) -> Option<&Response> {
 }
 
 /// Headers as a JSON list of pairs: their order and their repetitions are part of the answer.
-pub(super) fn headers(response: &Response) -> String {
-    serde_json::to_string(response.headers()).expect("pairs of strings are always JSON")
+fn headers(response: &Response) -> String {
+    json(response.headers())
+}
+
+fn json(value: &(impl Serialize + ?Sized)) -> String {
+    serde_json::to_string(value).expect("strings are always JSON")
 }
 
 /// Sixteen bytes an attempt.

@@ -10,7 +10,7 @@ use super::violations::Violations;
 use super::{page, record, timestamp};
 use crate::engine::Outcome;
 use crate::status::Refusal;
-use crate::store::{AuditRow, Counts, Cursor, Entry, KeyId, ScopePattern};
+use crate::store::{AuditRow, Counts, Cursor, Entry, KeyId, LiveKeys, ScopePattern};
 
 const PAGE_SIZE_DEFAULT: u32 = 100;
 const PAGE_SIZE_MAX: u32 = 500;
@@ -136,6 +136,18 @@ pub(crate) fn list_audit_response(lines: Vec<AuditRow>) -> proto::ListAuditRespo
         at: timestamp(Some(line.at)),
     };
     proto::ListAuditResponse { entries: lines.into_iter().map(entry).collect() }
+}
+
+/// The scopes that a CountLive asks for; none for every scope of the caller.
+pub(crate) fn count_live(request: proto::CountLiveRequest) -> Result<Option<ScopePattern>, Refusal> {
+    let mut violations = Violations::default();
+    let scope = scope_pattern(&mut violations, request.scope);
+    violations.finish(scope)
+}
+
+pub(crate) fn count_live_response(live: Vec<LiveKeys>) -> proto::CountLiveResponse {
+    let scope = |live: LiveKeys| proto::LiveKeys { scope: live.scope.as_str().to_owned(), keys: live.keys };
+    proto::CountLiveResponse { scopes: live.into_iter().map(scope).collect() }
 }
 
 pub(crate) fn list_stale(request: proto::ListStaleRequest) -> Result<ListStale, Refusal> {

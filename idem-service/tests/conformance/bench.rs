@@ -10,6 +10,7 @@ use idem_core::{
     AttemptId, Command, FencingToken, Fingerprint, IdempotencyKey, LeaseDuration, OperationId, Put, Record, Response,
     RetentionPeriod, Scope, TraceContext, Verdict, decide,
 };
+use idem_service::Sealing;
 use idem_service::batch::{BatchingStore, Flights};
 use idem_service::store::AuditRow;
 use idem_service::store::memory::MemoryStore;
@@ -44,16 +45,26 @@ impl Bench {
     }
 
     pub async fn sqlite() -> Self {
-        Self::at(sqlite_url()).await
+        Self::at(sqlite_url(), Sealing::off()).await
+    }
+
+    /// With stored answers encrypted.
+    pub async fn sqlite_sealed() -> Self {
+        Self::at(sqlite_url(), sealing(&[("k1", 1)])).await
     }
 
     pub async fn postgres() -> Self {
-        Self::at(postgres_url("store_conformance").await).await
+        Self::at(postgres_url("store_conformance").await, Sealing::off()).await
     }
 
-    async fn at(scratch: Scratch) -> Self {
+    /// With stored answers encrypted.
+    pub async fn postgres_sealed() -> Self {
+        Self::at(postgres_url("store_conformance").await, sealing(&[("k1", 1)])).await
+    }
+
+    pub async fn at(scratch: Scratch, sealing: Sealing) -> Self {
         let (clock, hand) = Clock::by_hand();
-        Self { store: open(scratch.url(), clock).await, hand, place: Place::Scratch(scratch) }
+        Self { store: open(scratch.url(), clock, sealing).await, hand, place: Place::Scratch(scratch) }
     }
 
     /// The same store behind the batching front.
@@ -145,12 +156,21 @@ impl Bench {
 }
 
 /// A store at `url` without a front.
-pub async fn open(url: &StoreUrl, clock: Clock) -> Arc<dyn Store> {
+pub async fn open(url: &StoreUrl, clock: Clock, sealing: Sealing) -> Arc<dyn Store> {
     let options = Options { plan_by_index: true, ..Options::default() };
     match Database::open(url, &SCHEMA, clock, options).await.unwrap() {
-        Database::Sqlite(sqlite) => Arc::new(SqliteStore::new(sqlite)),
-        Database::Postgres(postgres) => Arc::new(PostgresStore::new(postgres)),
+        Database::Sqlite(sqlite) => Arc::new(SqliteStore::new(sqlite, sealing)),
+        Database::Postgres(postgres) => Arc::new(PostgresStore::new(postgres, sealing)),
     }
+}
+
+/// Encryption with these keys, each of one byte, 32 times; the first seals.
+pub fn sealing(keys: &[(&str, u8)]) -> Sealing {
+    let encode = |byte: &u8| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, [*byte; 32]);
+    let entries = keys.iter().map(|(id, byte)| format!(r#"{{"id":"{id}","key":"{}"}}"#, encode(byte)));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), format!("[{}]", entries.collect::<Vec<_>>().join(","))).unwrap();
+    Sealing::load(file.path()).unwrap()
 }
 
 // === keys, commands and puts ===

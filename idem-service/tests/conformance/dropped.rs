@@ -8,6 +8,7 @@ use std::time::Duration;
 use database::testing::{Scratch, postgres_url};
 use database::{Clock, Database, Options, StoreUrl};
 use idem_core::{Answer, Command, Record, State, decide};
+use idem_service::Sealing;
 use idem_service::batch::{BatchingStore, Flights};
 use idem_service::engine::Engine;
 use idem_service::store::postgres::PostgresStore;
@@ -44,7 +45,7 @@ impl Crowd {
         else {
             panic!("not Postgres")
         };
-        let plain: Arc<dyn Store> = Arc::new(PostgresStore::new(postgres));
+        let plain: Arc<dyn Store> = Arc::new(PostgresStore::new(postgres, Sealing::off()));
         let store: Arc<dyn Store> =
             if is_batching { Arc::new(BatchingStore::new(plain, Flights::POSTGRES)) } else { plain };
         let seed = std::env::var("IDEM_TEST_SEED").ok().and_then(|seed| seed.parse().ok());

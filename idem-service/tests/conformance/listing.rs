@@ -171,6 +171,25 @@ pub async fn listings_never_carry_bodies(bench: &Bench) {
     assert_eq!(&bodiless, record);
 }
 
+pub async fn open_keys_are_counted_by_scope(bench: &Bench) {
+    let count = async |scopes: &[ScopePattern]| {
+        let live = bench.store.count_live(scopes).await.unwrap();
+        live.into_iter().map(|live| (live.scope.as_str().to_owned(), live.keys)).collect::<Vec<_>>()
+    };
+    assert_eq!(count(&every_scope()).await, []);
+    // Alive, lease over and in doubt; what is finished does not count.
+    one_of_each(bench).await;
+    bench.reserve(&key_in("elsewhere", "k"), 9).await;
+    let all = [("rest/tenant".to_owned(), 3), ("elsewhere".to_owned(), 1)];
+    assert_eq!(count(&every_scope()).await, all);
+    assert_eq!(count(&[ScopePattern::Exact("elsewhere".into())]).await, all[1..]);
+    assert_eq!(count(&[ScopePattern::Prefix("rest/".into())]).await, all[..1]);
+    bench.hand.advance(RETENTION);
+    assert_eq!(count(&every_scope()).await, all, "they never expire");
+    bench.step(&key("alive"), releasing).await;
+    assert_eq!(count(&[ScopePattern::Prefix("rest/".into())]).await, [("rest/tenant".to_owned(), 2)]);
+}
+
 pub async fn states_are_counted(bench: &Bench) {
     let count = async || bench.store.count(&every_scope()).await.unwrap();
     assert_eq!(count().await, Counts::default());

@@ -6,6 +6,7 @@ use std::time::Duration;
 use database::Clock;
 use futures::future::{join, join_all};
 use idem_core::{Verdict, decide};
+use idem_service::Sealing;
 use idem_service::batch::{BatchingStore, Flights};
 use idem_service::store::{KeyId, Store, StoreError, Swap, SwapRequest, Version};
 use tokio::time::Instant;
@@ -127,7 +128,7 @@ async fn killed_connections_are_replaced_unnoticed_on_postgres() {
 async fn a_commit_whose_reply_is_lost_is_won_all_the_same_on_postgres() {
     let bench = Bench::postgres().await;
     let proxy = Proxy::before(bench.url().unwrap()).await;
-    let direct = open(proxy.url(), Clock::system()).await;
+    let direct = open(proxy.url(), Clock::system(), Sealing::off()).await;
     let batching: Arc<dyn Store> = Arc::new(BatchingStore::new(direct.clone(), Flights::POSTGRES));
     for (name, store) in [("direct", direct), ("batching", batching)] {
         let write =
@@ -173,7 +174,7 @@ async fn a_commit_whose_reply_is_lost_is_won_all_the_same_on_postgres() {
 async fn a_server_that_is_gone_is_unavailable_in_time_and_welcome_back_on_postgres() {
     let bench = Bench::postgres().await;
     let proxy = Proxy::before(bench.url().unwrap()).await;
-    let direct = open(proxy.url(), Clock::system()).await;
+    let direct = open(proxy.url(), Clock::system(), Sealing::off()).await;
     let store = BatchingStore::new(direct, Flights::POSTGRES);
     let write = || vec![SwapRequest { key: key("k"), seen: Version::Absent, put: first(1), audit: None, until: None }];
     store.load(&[key("k")]).await.unwrap();

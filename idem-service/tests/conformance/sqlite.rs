@@ -1,6 +1,7 @@
 //! What only SQLite can show.
 
 use database::{Clock, OpenError, StoreUrl};
+use idem_service::Sealing;
 use idem_service::store;
 use rusqlite::Connection;
 
@@ -25,13 +26,13 @@ async fn a_reopened_file_has_kept_everything() {
 
     let Bench { store, .. } = &bench;
     let url = bench.url().unwrap().clone();
-    let held_elsewhere = store::open(&url, Clock::system(), Default::default()).await.err();
+    let held_elsewhere = store::open(&url, Clock::system(), Default::default(), Sealing::off()).await.err();
     assert!(matches!(held_elsewhere, Some(OpenError::InUse { .. })), "{held_elsewhere:?}");
     let store = std::sync::Arc::downgrade(store);
     let scratch = bench.close();
     assert!(store.upgrade().is_none());
 
-    let reopened = store::open(scratch.url(), Clock::system(), Default::default()).await.unwrap();
+    let reopened = store::open(scratch.url(), Clock::system(), Default::default(), Sealing::off()).await.unwrap();
     let after = reopened.load(&[held, completed, released]).await.unwrap();
     before.iter().zip(&after).for_each(|(before, after)| assert_same(before, after));
 }

@@ -10,7 +10,8 @@ use database::{Clock, Hand};
 use idem_core::IdempotencyKey;
 use idem_service::store::memory::MemoryStore;
 use idem_service::store::{
-    AuditRow, Counts, Cursor, Entry, Filter, KeyId, Open, ScopePattern, Snapshot, Store, StoreError, Swap, SwapRequest,
+    AuditRow, Counts, Cursor, Entry, Filter, KeyId, LiveKeys, Open, ScopePattern, Snapshot, Store, StoreError, Swap,
+    SwapRequest,
 };
 
 /// What happens to the next swap.
@@ -111,6 +112,10 @@ impl Store for Double {
         limit: u32,
     ) -> Result<Vec<AuditRow>, StoreError> {
         self.memory.audits(scopes, key, before, limit).await
+    }
+
+    async fn count_live(&self, scopes: &[ScopePattern]) -> Result<Vec<LiveKeys>, StoreError> {
+        self.memory.count_live(scopes).await
     }
 
     async fn hand_out_stale(

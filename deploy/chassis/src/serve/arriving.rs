@@ -4,6 +4,7 @@ use axum::BoxError;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::{
+    io::{self, ErrorKind},
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -14,10 +15,10 @@ use tokio::time::{Sleep, sleep};
 /// no longer than this; a quarter of a megabyte arrives in time over the slowest of mobile networks.
 pub(super) const ARRIVAL_LIMIT: Duration = Duration::from_secs(20);
 
-/// It did not arrive in time.
-#[derive(Debug, thiserror::Error)]
-#[error("the request body did not arrive within {ARRIVAL_LIMIT:?}")]
-struct TooSlow;
+/// It did not arrive in time: an I/O error, so that whoever reads a body needs to know nothing of this server to tell.
+fn too_slow() -> io::Error {
+    io::Error::new(ErrorKind::TimedOut, format!("the request body did not arrive within {ARRIVAL_LIMIT:?}"))
+}
 
 pin_project! {
     /// A body with a deadline; without one it is passed through.
@@ -49,7 +50,7 @@ where
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
         match this.limit.as_pin_mut().map(|limit| limit.poll(cx)) {
-            Some(Poll::Ready(())) => Poll::Ready(Some(Err(TooSlow.into()))),
+            Some(Poll::Ready(())) => Poll::Ready(Some(Err(too_slow().into()))),
             Some(Poll::Pending) | None => Poll::Pending,
         }
     }
@@ -74,6 +75,7 @@ mod tests {
         let stalled = StreamBody::new(futures::stream::pending::<Result<Frame<Bytes>, std::io::Error>>());
         let error = Arriving::within(Some(ARRIVAL_LIMIT), stalled).collect().await.err().unwrap();
         assert!(error.to_string().contains("did not arrive"), "{error}");
+        assert_eq!(error.downcast::<io::Error>().unwrap().kind(), ErrorKind::TimedOut);
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,11 +5,12 @@ use super::{
     arriving::{ARRIVAL_LIMIT, Arriving},
     in_flight::{InFlight, Ticket, TrackedBody},
     io::{HEAD_LIMIT, Sniffed, Stream, sniff},
+    taken::Taken,
     unread::ReadToItsEnd,
 };
 use crate::shutdown::Shutdown;
-use axum::{Router, extract::ConnectInfo};
-use http::{HeaderValue, Request, Response, Version, header};
+use axum::{Router, body::Body, extract::ConnectInfo};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
 use hyper::{
     body::Incoming,
     server::conn::{http1, http2},
@@ -31,6 +32,12 @@ const IDLE_LIMIT: Duration = Duration::from_secs(75);
 /// How often an HTTP/2 peer is asked whether it is still there, and how long it may take to say so.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_LIMIT: Duration = Duration::from_secs(10);
+
+/// The largest head of a request: a key, an API key and a trace are a few hundred bytes, and cookies of a browser some thousands.
+/// What is larger is answered with 431.
+const HEAD_MAX: usize = 32 * 1024;
+/// As many header lines as that.
+const HEADERS_MAX: usize = 100;
 
 /// Enough for a stored response of 1 MiB to arrive without waiting for a window.
 const WINDOW: u32 = 2 * 1024 * 1024;
@@ -82,7 +89,9 @@ impl Connection {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(IDLE_LIMIT)
-            .serve_connection(TokioIo::new(stream), service_fn(|request| self.answer(request, &here)));
+            .max_headers(HEADERS_MAX)
+            .max_buf_size(HEAD_MAX)
+            .serve_connection(TokioIo::new(Taken::new(stream)), service_fn(|request| self.answer(request, &here)));
         self.run(connection).await;
     }
 
@@ -103,9 +112,10 @@ impl Connection {
             .keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(PING_LIMIT)
             .max_concurrent_streams(streams)
+            .max_header_list_size(HEAD_MAX as u32)
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(2 * WINDOW)
-            .serve_connection(TokioIo::new(stream), service_fn(|request| self.answer(request, &here)));
+            .serve_connection(TokioIo::new(Taken::new(stream)), service_fn(|request| self.answer(request, &here)));
         self.run(connection).await;
     }
 
@@ -139,17 +149,38 @@ impl Connection {
         let limit = (self.protocol == Protocol::Public).then_some(ARRIVAL_LIMIT);
         let (head, body) = request.into_parts();
         let body = Arriving::within(limit, ReadToItsEnd::new(body, version, &head.headers));
-        let answer = self.router.clone().call(Request::from_parts(head, body));
+        let is_ambiguous = is_ambiguous(version, &head.headers);
+        // Not even looked at: what is inside may be another request, meant for whoever reads the length differently.
+        let router = (!is_ambiguous).then(|| self.router.clone());
+        let answer = router.map(|mut router| router.call(Request::from_parts(head, body)));
         let shutdown = self.shutdown.clone();
         async move {
-            let Ok(mut response) = answer.await;
+            let mut response = match answer {
+                Some(answer) => answer.await.unwrap_or_else(|never| match never {}),
+                None => bad_request(),
+            };
             if let Some(hang_up) = response.extensions().get::<HangUp>() {
                 return Err(*hang_up);
             }
-            if version < Version::HTTP_2 && shutdown.is_leaving() {
+            // After a body that never came, its rest would be taken for the next request.
+            let is_over = shutdown.is_leaving() || is_ambiguous || response.status() == StatusCode::REQUEST_TIMEOUT;
+            if version < Version::HTTP_2 && is_over {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             Ok(response.map(|body| ticket.track(body)))
         }
     }
+}
+
+/// A request with two lengths, which a proxy before us may have read by the other one (RFC 9112, section 6.1).
+fn is_ambiguous(version: Version, headers: &HeaderMap) -> bool {
+    version < Version::HTTP_2
+        && headers.contains_key(header::TRANSFER_ENCODING)
+        && headers.contains_key(header::CONTENT_LENGTH)
+}
+
+fn bad_request() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    response
 }

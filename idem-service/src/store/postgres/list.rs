@@ -9,7 +9,9 @@ use tokio_postgres::types::Type;
 use super::rows::{self, clock, listed};
 use super::{Param, PostgresStore};
 use crate::store::stored;
-use crate::store::{AuditRow, Counts, Cursor, Entry, Filter, Open, ScopePattern, StoreError};
+use crate::store::{
+    AuditRow, Counts, Cursor, Entry, Filter, LIVE_SCOPES_MAX, LiveKeys, Open, ScopePattern, StoreError,
+};
 
 /// Nothing is older than this, and a time this long ago is still one for Postgres; an age may be ten times as much.
 const AGE_MAX: Duration = Duration::from_secs(1_000 * 366 * 24 * 3600);
@@ -100,6 +102,17 @@ const AUDITS: &str = concat!(
      LIMIT $4"
 );
 
+// The first condition is that of the index of open keys, which is all that is read.
+const COUNT_LIVE: &str = "\
+-- idem.count_live
+SELECT k.scope, COUNT(*) AS keys
+  FROM idem_keys AS k
+ WHERE k.state IN ('in_progress', 'in_doubt')
+   AND k.scope LIKE ANY ($1)
+ GROUP BY k.scope
+ ORDER BY keys DESC, k.scope
+ LIMIT $2";
+
 // === impl PostgresStore ===
 
 impl PostgresStore {
@@ -127,7 +140,7 @@ impl PostgresStore {
                 ],
             )
             .await?;
-        rows.iter().map(rows::entry).collect()
+        rows.iter().map(|row| rows::entry(row, &self.sealing)).collect()
     }
 
     pub(super) async fn count_states_open(&self) -> Result<Open, StoreError> {
@@ -175,6 +188,17 @@ impl PostgresStore {
             expired: count("expired")?,
             oldest_in_doubt_at: row.try_get("oldest_in_doubt_at")?,
         })
+    }
+}
+
+impl PostgresStore {
+    pub(super) async fn count_live_keys(&self, scopes: &[ScopePattern]) -> Result<Vec<LiveKeys>, StoreError> {
+        let params = [
+            (&patterns(scopes) as _, Type::TEXT_ARRAY),     // $1 scope
+            (&i64::from(LIVE_SCOPES_MAX) as _, Type::INT8), // $2 limit
+        ];
+        let rows = self.read(COUNT_LIVE, &params).await?;
+        rows.iter().map(|row| stored::live_keys(row.try_get("scope")?, row.try_get("keys")?)).collect()
     }
 }
 

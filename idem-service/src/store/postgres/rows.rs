@@ -7,6 +7,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::PostgresStore;
+use crate::sealing::Sealing;
 use crate::store::stored::{self, Stored, StoredResponse};
 use crate::store::{Entry, KeyId, Snapshot, StoreError, Times};
 
@@ -48,6 +49,7 @@ impl PostgresStore {
     pub(super) async fn load_each(&self, keys: &[KeyId]) -> Result<Vec<Snapshot>, StoreError> {
         let mut places: BTreeMap<&KeyId, usize> = keys.iter().map(|key| (key, 0)).collect();
         places.values_mut().enumerate().for_each(|(place, value)| *value = place);
+        let ordered: Vec<&KeyId> = places.keys().copied().collect();
         let scopes: Vec<&str> = places.keys().map(|key| key.scope.as_str()).collect();
         let names: Vec<&str> = places.keys().map(|key| key.key.as_str()).collect();
         let rows = self
@@ -63,8 +65,8 @@ impl PostgresStore {
         let mut snapshots: Vec<Option<Snapshot>> = vec![None; places.len()];
         for row in &rows {
             let place = usize::try_from(row.try_get::<_, i64>("place")? - 1).unwrap_or(usize::MAX);
-            if let Some(free) = snapshots.get_mut(place) {
-                *free = Some(loaded(row)?);
+            if let (Some(free), Some(key)) = (snapshots.get_mut(place), ordered.get(place)) {
+                *free = Some(loaded(row, key, &self.sealing)?);
             }
         }
         let found = |key| places.get(key).and_then(|place| snapshots[*place].clone());
@@ -73,19 +75,20 @@ impl PostgresStore {
     }
 }
 
-fn loaded(row: &Row) -> Result<Snapshot, StoreError> {
+fn loaded(row: &Row, key: &KeyId, sealing: &Sealing) -> Result<Snapshot, StoreError> {
     let now = row.try_get("now")?;
     match row.try_get::<_, Option<i64>>("version")? {
-        Some(_) => stored(row, row.try_get("response_body")?)?.into_snapshot(now),
+        Some(_) => stored(row, row.try_get("response_body")?)?.into_snapshot(key, sealing, now),
         None => Ok(stored::absent(now)),
     }
 }
 
 /// A listed row, with the time at which it was judged.
-pub(super) fn entry(row: &Row) -> Result<Entry, StoreError> {
+pub(super) fn entry(row: &Row, sealing: &Sealing) -> Result<Entry, StoreError> {
     let key = stored::key(row.try_get("scope")?, row.try_get("key")?)?;
     let now: SystemTime = row.try_get("now")?;
-    Ok(Entry { key, snapshot: stored(row, None)?.into_snapshot(now)? })
+    let snapshot = stored(row, None)?.into_snapshot(&key, sealing, now)?;
+    Ok(Entry { key, snapshot })
 }
 
 /// When a row was written, and what follows from that.
@@ -122,7 +125,7 @@ fn response(row: &Row, body: Option<Vec<u8>>) -> Result<Option<StoredResponse>, 
     Ok(Some(StoredResponse {
         status,
         headers: row.try_get("response_headers")?,
-        body: body.unwrap_or_default(),
+        body,
         resource_id: row.try_get("response_resource_id")?,
     }))
 }

@@ -175,7 +175,7 @@ impl PostgresStore {
         for place in open {
             firsts.entry(&writes[*place].key).or_insert(*place);
         }
-        let want = Want::of(firsts.values().map(|place| &writes[*place]));
+        let want = Want::of(firsts.values().map(|place| &writes[*place]), &self.sealing);
         let answer = self.send(&want).await?;
         *is_unsure |= answer.is_unsure;
         let (mut truths, mut won) = (HashMap::new(), HashSet::new());

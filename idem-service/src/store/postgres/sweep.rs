@@ -92,7 +92,8 @@ impl PostgresStore {
                 ],
             )
             .await?;
-        let mut entries: Vec<Entry> = handed_out.rows.iter().map(rows::entry).collect::<Result<_, _>>()?;
+        let mut entries: Vec<Entry> =
+            handed_out.rows.iter().map(|row| rows::entry(row, &self.sealing)).collect::<Result<_, _>>()?;
         stored::sort_by_waiting(&mut entries);
         Ok(entries)
     }

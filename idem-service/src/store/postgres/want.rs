@@ -1,11 +1,14 @@
 //! The writes of a batch as parameters: a list per column, a place in each list per write.
 
+use std::borrow::Cow;
+
 use tokio::time::Instant;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use super::Param;
-use crate::store::stored;
+use crate::sealing::Sealing;
+use crate::store::stored::{self, ResponseColumns};
 use crate::store::{Audit, SwapRequest, Version};
 
 /// The columns of `want`.
@@ -30,8 +33,8 @@ pub(super) struct Want<'w> {
     kept_micros: Vec<Option<i64>>,
     response_status: Vec<Option<i64>>,
     response_headers: Vec<Option<String>>,
-    response_resource_id: Vec<Option<&'w str>>,
-    response_body: Vec<Option<&'w [u8]>>,
+    response_resource_id: Vec<Option<Cow<'w, str>>>,
+    response_body: Vec<Option<Cow<'w, [u8]>>>,
     audit_action: Vec<Option<&'w str>>,
     audit_reason: Vec<Option<&'w str>>,
     audit_operator: Vec<Option<&'w str>>,
@@ -43,14 +46,14 @@ pub(super) struct Want<'w> {
 
 impl<'w> Want<'w> {
     /// In the order given, which is the order of locking.
-    pub(super) fn of(writes: impl Iterator<Item = &'w SwapRequest>) -> Self {
+    pub(super) fn of(writes: impl Iterator<Item = &'w SwapRequest>, sealing: &Sealing) -> Self {
         let mut want = Self::default();
-        writes.for_each(|write| want.push(write));
+        writes.for_each(|write| want.push(write, sealing));
         want
     }
 
-    fn push(&mut self, write: &'w SwapRequest) {
-        let (record, response) = (&write.put.record, stored::response(&write.put.record));
+    fn push(&mut self, write: &'w SwapRequest, sealing: &Sealing) {
+        let record = &write.put.record;
         let seen = match write.seen {
             Version::Absent => None,
             Version::At { operation_id, number } => Some((operation_id.0, number)),
@@ -72,12 +75,20 @@ impl<'w> Want<'w> {
         self.state.push(record.state.name().as_str());
         self.lease_micros.push(stored::lease(&write.put).map(stored::micros));
         self.kept_micros.push(stored::retention(&write.put).map(stored::micros));
-        self.response_status.push(response.map(|response| response.status().into()));
-        self.response_headers.push(response.map(stored::headers));
-        self.response_resource_id.push(response.map(|response| response.resource_id()));
-        self.response_body.push(response.map(|response| response.body().as_ref()));
+        self.push_response(ResponseColumns::of(write, sealing));
         self.push_audit(write.audit.as_ref());
         self.until.push(write.until);
+    }
+
+    fn push_response(&mut self, response: Option<ResponseColumns<'w>>) {
+        let (status, headers, resource_id, body) = match response {
+            Some(it) => (Some(it.status), Some(it.headers), Some(it.resource_id), Some(it.body)),
+            None => (None, None, None, None),
+        };
+        self.response_status.push(status);
+        self.response_headers.push(headers);
+        self.response_resource_id.push(resource_id);
+        self.response_body.push(body);
     }
 
     fn push_audit(&mut self, audit: Option<&'w Audit>) {

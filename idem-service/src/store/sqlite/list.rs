@@ -5,8 +5,9 @@ use std::time::SystemTime;
 use rusqlite::{Connection, named_params};
 
 use super::rows::{self, listed};
+use crate::sealing::Sealing;
 use crate::store::stored;
-use crate::store::{Counts, Cursor, Entry, Filter, Open, ScopePattern, StoreError};
+use crate::store::{Counts, Cursor, Entry, Filter, LIVE_SCOPES_MAX, LiveKeys, Open, ScopePattern, StoreError};
 
 /// The scope is one of `:exact`, or starts with one of `:prefixes`; both are JSON lists.
 macro_rules! in_scopes {
@@ -72,12 +73,27 @@ SELECT COUNT(*) FILTER (WHERE lease_until > :now) AS held,
   FROM idem_keys
  WHERE state IN ('in_progress', 'in_doubt')";
 
+// The WHERE is that of the index of open keys, which is all that is read.
+const COUNT_LIVE: &str = concat!(
+    "-- idem.count_live
+    SELECT scope, COUNT(*) AS keys
+      FROM idem_keys
+     WHERE state IN ('in_progress', 'in_doubt')
+       AND ",
+    in_scopes!(),
+    "
+     GROUP BY scope
+     ORDER BY keys DESC, scope
+     LIMIT :limit"
+);
+
 /// A page of records by how long they have been as they are, longest first.
 pub(super) fn list(
     connection: &Connection,
     filter: &Filter,
     after: Option<&Cursor>,
     limit: u32,
+    sealing: &Sealing,
     now: SystemTime,
 ) -> Result<Vec<Entry>, StoreError> {
     let (exact, prefixes) = scopes(&filter.scopes);
@@ -97,7 +113,7 @@ pub(super) fn list(
     })?;
     let mut entries = Vec::new();
     while let Some(row) = listed.next()? {
-        entries.push(rows::entry(row, now)?);
+        entries.push(rows::entry(row, sealing, now)?);
     }
     Ok(entries)
 }
@@ -139,6 +155,19 @@ pub(super) fn count_open(connection: &Connection, now: SystemTime) -> Result<Ope
             })
         })?;
     Ok(open)
+}
+
+/// Open records of each scope.
+pub(super) fn count_live(connection: &Connection, scopes: &[ScopePattern]) -> Result<Vec<LiveKeys>, StoreError> {
+    let (exact, prefixes) = self::scopes(scopes);
+    let mut statement = connection.prepare_cached(COUNT_LIVE)?;
+    let mut counted =
+        statement.query(named_params! { ":exact": exact, ":prefixes": prefixes, ":limit": LIVE_SCOPES_MAX })?;
+    let mut live = Vec::new();
+    while let Some(row) = counted.next()? {
+        live.push(stored::live_keys(row.get("scope")?, row.get("keys")?)?);
+    }
+    Ok(live)
 }
 
 /// `:exact` and `:prefixes`.

@@ -6,6 +6,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 use uuid::Uuid;
 
+use crate::sealing::Sealing;
 use crate::store::stored::{self, Stored, StoredResponse};
 use crate::store::{Entry, KeyId, Snapshot, StoreError, Times};
 
@@ -30,20 +31,26 @@ const LOAD: &str = concat!(
 );
 
 /// What stands under `key` at `now`.
-pub(super) fn load(connection: &Connection, key: &KeyId, now: SystemTime) -> Result<Snapshot, StoreError> {
+pub(super) fn load(
+    connection: &Connection,
+    key: &KeyId,
+    sealing: &Sealing,
+    now: SystemTime,
+) -> Result<Snapshot, StoreError> {
     let mut statement = connection.prepare_cached(LOAD)?;
     let params = named_params! { ":scope": key.scope.as_str(), ":key": key.key.as_str() };
     let with_body = |row: &Row<'_>| stored(row, row.get("response_body")?);
     match statement.query_row(params, with_body).optional()? {
-        Some(stored) => stored.into_snapshot(now),
+        Some(stored) => stored.into_snapshot(key, sealing, now),
         None => Ok(stored::absent(now)),
     }
 }
 
 /// A listed row at `now`.
-pub(super) fn entry(row: &Row<'_>, now: SystemTime) -> Result<Entry, StoreError> {
+pub(super) fn entry(row: &Row<'_>, sealing: &Sealing, now: SystemTime) -> Result<Entry, StoreError> {
     let key = stored::key(row.get("scope")?, row.get("key")?)?;
-    Ok(Entry { key, snapshot: stored(row, Some(Vec::new()))?.into_snapshot(now)? })
+    let snapshot = stored(row, None)?.into_snapshot(&key, sealing, now)?;
+    Ok(Entry { key, snapshot })
 }
 
 fn stored(row: &Row<'_>, body: Option<Vec<u8>>) -> rusqlite::Result<Stored> {
@@ -75,7 +82,7 @@ fn response(row: &Row<'_>, body: Option<Vec<u8>>) -> rusqlite::Result<Option<Sto
     Ok(Some(StoredResponse {
         status,
         headers: row.get("response_headers")?,
-        body: body.unwrap_or_default(),
+        body,
         resource_id: row.get("response_resource_id")?,
     }))
 }

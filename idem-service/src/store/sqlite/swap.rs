@@ -5,7 +5,8 @@ use std::time::SystemTime;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, ToSql, named_params};
 
 use super::rows;
-use crate::store::stored::{self, written};
+use crate::sealing::Sealing;
+use crate::store::stored::{self, ResponseColumns, written};
 use crate::store::{Audit, KeyId, StoreError, Swap, SwapRequest, Times, Version};
 
 const INSERT: &str = "\
@@ -68,14 +69,19 @@ VALUES (
        :at)";
 
 /// Carries out one write at `now`.
-pub(super) fn swap(connection: &Connection, write: &SwapRequest, now: SystemTime) -> Result<Swap, StoreError> {
+pub(super) fn swap(
+    connection: &Connection,
+    write: &SwapRequest,
+    sealing: &Sealing,
+    now: SystemTime,
+) -> Result<Swap, StoreError> {
     let token_before = match write.audit {
         Some(_) => token(connection, &write.key)?,
         None => None,
     };
     let times = stored::times(&write.put, now);
-    let Some((number, created_at)) = put(connection, write, &times)? else {
-        return Ok(Swap::Lost(rows::load(connection, &write.key, now)?));
+    let Some((number, created_at)) = put(connection, write, sealing, &times)? else {
+        return Ok(Swap::Lost(rows::load(connection, &write.key, sealing, now)?));
     };
     if let Some(audit) = &write.audit {
         record(connection, write, audit, token_before, now)?;
@@ -84,13 +90,18 @@ pub(super) fn swap(connection: &Connection, write: &SwapRequest, now: SystemTime
 }
 
 /// The number and the beginning of the record that was written; none when the guard held it back.
-fn put(connection: &Connection, write: &SwapRequest, times: &Times) -> Result<Option<(i64, i64)>, StoreError> {
+fn put(
+    connection: &Connection,
+    write: &SwapRequest,
+    sealing: &Sealing,
+    times: &Times,
+) -> Result<Option<(i64, i64)>, StoreError> {
     let (mut statement, seen) = match write.seen {
         Version::Absent if !write.put.is_new => return Ok(None),
         Version::Absent => (connection.prepare_cached(INSERT)?, None),
         Version::At { operation_id, number } => (connection.prepare_cached(UPDATE)?, Some((operation_id, number))),
     };
-    bind(&mut statement, write, times)?;
+    bind(&mut statement, write, ResponseColumns::of(write, sealing), times)?;
     if let Some((operation_id, number)) = seen {
         bind_one(&mut statement, ":seen_operation_id", operation_id.to_string())?;
         bind_one(&mut statement, ":seen_version", number)?;
@@ -104,8 +115,13 @@ fn put(connection: &Connection, write: &SwapRequest, times: &Times) -> Result<Op
     Ok(won)
 }
 
-fn bind(statement: &mut CachedStatement<'_>, write: &SwapRequest, times: &Times) -> rusqlite::Result<()> {
-    let (record, response) = (&write.put.record, stored::response(&write.put.record));
+fn bind(
+    statement: &mut CachedStatement<'_>,
+    write: &SwapRequest,
+    response: Option<ResponseColumns<'_>>,
+    times: &Times,
+) -> rusqlite::Result<()> {
+    let (record, response) = (&write.put.record, response.as_ref());
     bind_one(statement, ":scope", write.key.scope.as_str())?;
     bind_one(statement, ":key", write.key.key.as_str())?;
     bind_one(statement, ":operation_id", record.operation_id.to_string())?;
@@ -122,10 +138,10 @@ fn bind(statement: &mut CachedStatement<'_>, write: &SwapRequest, times: &Times)
     bind_one(statement, ":completed_at", times.completed_at.map(rows::column))?;
     bind_one(statement, ":expires_at", times.expires_at.map(rows::column))?;
     bind_one(statement, ":now", rows::column(times.updated_at))?;
-    bind_one(statement, ":response_status", response.map(|response| response.status()))?;
-    bind_one(statement, ":response_headers", response.map(stored::headers))?;
-    bind_one(statement, ":response_resource_id", response.map(|response| response.resource_id()))?;
-    bind_one(statement, ":response_body", response.map(|response| response.body().as_ref()))
+    bind_one(statement, ":response_status", response.map(|response| response.status))?;
+    bind_one(statement, ":response_headers", response.map(|response| response.headers.as_str()))?;
+    bind_one(statement, ":response_resource_id", response.map(|response| response.resource_id.as_ref()))?;
+    bind_one(statement, ":response_body", response.map(|response| response.body.as_ref()))
 }
 
 fn bind_one(statement: &mut CachedStatement<'_>, name: &str, value: impl ToSql) -> rusqlite::Result<()> {

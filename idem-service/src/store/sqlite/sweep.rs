@@ -6,6 +6,7 @@ use rusqlite::{Connection, named_params};
 
 use super::list::{in_scopes, scopes};
 use super::rows::{self, listed};
+use crate::sealing::Sealing;
 use crate::store::stored;
 use crate::store::{Entry, ScopePattern, StoreError};
 
@@ -58,7 +59,7 @@ pub(super) fn hand_out_stale(
     })?;
     let mut entries = Vec::new();
     while let Some(row) = handed_out.next()? {
-        entries.push(rows::entry(row, now)?);
+        entries.push(rows::entry(row, &Sealing::off(), now)?);
     }
     stored::sort_by_waiting(&mut entries);
     Ok(entries)
