@@ -28,11 +28,12 @@ use chassis::{
     serve::{self, Drained},
     shutdown::Shutdown,
     tasks::Tasks,
+    tls::ServerTls,
     trace,
 };
 use idem_client::{IdemClient, ServiceToken};
 use idem_layer::{Hooks, Idempotency, Settings};
-use orders::Orders;
+use orders::{Orders, OrdersError};
 use reconciler::Reconciler;
 use recovery::Recovery;
 use std::{io, net::SocketAddr, time::Duration};
@@ -41,6 +42,7 @@ use tokio::{net::TcpListener, time::Instant};
 /// A bound gateway, about to serve.
 pub struct Gateway {
     listener: TcpListener,
+    tls: Option<ServerTls>,
     admin_listener: TcpListener,
     router: Router,
     reconciler: Reconciler,
@@ -59,6 +61,9 @@ pub enum StartError {
     /// The service token cannot be sent.
     #[error(transparent)]
     ServiceToken(#[from] ServiceTokenError),
+    /// The orders service cannot be called under this name.
+    #[error("--orders-endpoint cannot be used: {0}")]
+    Orders(idem_client::EndpointError),
     /// The idempotency service cannot be called under this name.
     #[error("--idem-endpoint cannot be used")]
     Idem(#[from] idem_client::ConnectError),
@@ -79,7 +84,8 @@ impl Gateway {
         config.check()?;
         config.warn();
         let (lease, retention) = config.durations()?;
-        let orders = Orders::new(&config.orders_endpoint, config.service_token.as_ref(), config.upstream_timeout)?;
+        let (token, tls) = (config.service_token.as_ref(), config.upstream_tls.clone());
+        let orders = Orders::new(&config.orders_endpoint, token, tls, config.upstream_timeout)?;
         let idem = idem_client(&config)?;
         let recovery = Recovery::new(orders.clone());
         let work = Tasks::new();
@@ -100,7 +106,8 @@ impl Gateway {
         });
         let reconciler = Reconciler { idem, recovery, lease, upstream_timeout: config.upstream_timeout };
         let readiness = Readiness::new();
-        Ok(Self { listener, admin_listener, router, reconciler, work, readiness, drain: config.drain })
+        let tls = config.tls;
+        Ok(Self { listener, tls, admin_listener, router, reconciler, work, readiness, drain: config.drain })
     }
 
     /// Where the API is served; the port that was found when 0 was asked for.
@@ -122,7 +129,7 @@ impl Gateway {
     /// Serves until the shutdown drains, then finishes what is running for at most `--drain`: requests, operations whose client
     /// has gone, and keys that are being settled.
     pub async fn serve(self, shutdown: Shutdown) -> Drained {
-        let Self { listener, admin_listener, router, reconciler, work, readiness, drain } = self;
+        let Self { listener, tls, admin_listener, router, reconciler, work, readiness, drain } = self;
         let pages = Tasks::new();
         // The admin pages outlive the drain, so that it can be watched.
         let (over, pages_shutdown) = Shutdown::new();
@@ -137,7 +144,7 @@ impl Gateway {
             draining.await;
             Instant::now() + drain
         });
-        let drained = serve::http(listener, router, shutdown, drain).await;
+        let drained = serve::http(serve::Listener::new(listener, tls), router, shutdown, drain).await;
         let until = until.await.unwrap_or_else(|_| Instant::now());
         let in_time = tokio::time::timeout_at(until, work.wait()).await.is_ok();
         if !in_time {
@@ -149,11 +156,24 @@ impl Gateway {
     }
 }
 
+impl From<OrdersError> for StartError {
+    fn from(error: OrdersError) -> Self {
+        match error {
+            OrdersError::Token(error) => Self::ServiceToken(error),
+            OrdersError::Endpoint(error) => Self::Orders(error),
+        }
+    }
+}
+
 fn idem_client(config: &Config) -> Result<IdemClient, StartError> {
     let token = config.service_token.as_ref().map(|token| ServiceToken::new(token.expose()));
     let token = token.transpose().map_err(|_| ServiceTokenError)?;
     let endpoint = config.idem_endpoint.to_string();
-    Ok(IdemClient::builder(endpoint).token(token).trace_with(trace::inject).connect_lazy()?)
+    Ok(IdemClient::builder(endpoint)
+        .token(token)
+        .tls(config.upstream_tls.clone())
+        .trace_with(trace::inject)
+        .connect_lazy()?)
 }
 
 /// Operations run in `work`, and in the trace of their request.

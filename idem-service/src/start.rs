@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use chassis::listen::{BindError, ExposureError};
 use chassis::service_auth::ServiceAuthError;
+use chassis::tls::TlsError;
 use database::OpenError;
 use tokio::net::TcpListener;
 
@@ -14,6 +15,9 @@ pub enum StartError {
     /// The service tokens cannot be used.
     #[error(transparent)]
     Tokens(#[from] ServiceAuthError),
+    /// The TLS flags, or their files, cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// Strangers could reach the service.
     #[error(transparent)]
     Exposure(#[from] ExposureError),

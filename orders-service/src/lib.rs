@@ -5,7 +5,7 @@
 //! cut off in between is found again by `resolve` (somebody asks), `watch` (nobody does) or `webhook` (the acquirer tells), and all of
 //! them end in `settle`. `order` and `payment` hold the decisions, without time or I/O; `store` holds the SQL.
 
-use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use chassis::{
     admin::{self, Readiness},
@@ -14,6 +14,7 @@ use chassis::{
     service_auth::{ServiceAuth, ServiceAuthError},
     shutdown::Shutdown,
     tasks::Tasks,
+    tls::{self, ServerTls, TlsError},
 };
 use database::{Clock, Database, Migrated, OpenError, Options, StoreUrl};
 use idem_proto::{DESCRIPTORS, orders::v1::orders_service_server::OrdersServiceServer};
@@ -93,6 +94,7 @@ pub struct OrdersService {
     admin_listener: TcpListener,
     shop: Shop,
     auth: ServiceAuth,
+    tls: Option<ServerTls>,
     readiness: Readiness,
 }
 
@@ -102,6 +104,9 @@ pub enum StartError {
     /// The service-tokens file is no good.
     #[error(transparent)]
     Tokens(#[from] ServiceAuthError),
+    /// The TLS flags, or their files, are no good.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// It would serve strangers.
     #[error(transparent)]
     Exposure(#[from] listen::ExposureError),
@@ -139,7 +144,8 @@ impl OrdersService {
 
     /// Like [`bind`](Self::bind), with another way to the acquirer than `--acquirer-url`.
     pub async fn bind_with(config: Config, clock: Clock, acquirer: Arc<dyn Acquirer>) -> Result<Self, StartError> {
-        let auth = auth(config.service_tokens.as_deref())?;
+        let auth = ServiceAuth::from_flags(config.service_tokens.as_deref(), config.tls_client_ca.is_some())?;
+        let tls = tls::server(config.tls_cert.clone(), config.tls_key.clone(), config.tls_client_ca.clone())?;
         listen::check_exposure(config.listen, auth.is_authenticated(), config.insecure)?;
         if config.has_demo_secret() {
             if !config.is_all_on_this_machine() {
@@ -163,7 +169,7 @@ impl OrdersService {
             webhook_secret: config.webhook_secret.expose().as_bytes().to_vec(),
             payment_link_base: config.payment_link_base,
         };
-        Ok(Self { listener, admin_listener, shop: Shop::new(store, acquirer, settings), auth, readiness })
+        Ok(Self { listener, admin_listener, shop: Shop::new(store, acquirer, settings), auth, tls, readiness })
     }
 
     /// Where gRPC is served; the port that was found when 0 was asked for.
@@ -215,7 +221,7 @@ impl OrdersService {
             end.await;
             Instant::now() + drain
         });
-        let drained = serve::grpc(self.listener, router, shutdown, drain).await;
+        let drained = serve::grpc(serve::Listener::new(self.listener, self.tls), router, shutdown, drain).await;
         let until = deadline.await.unwrap_or_else(|_| Instant::now());
         let in_time = tokio::time::timeout_at(until, work.wait()).await.is_ok();
         if !in_time {
@@ -225,8 +231,4 @@ impl OrdersService {
         pages.wait().await;
         Drained { in_time: drained.in_time && in_time }
     }
-}
-
-fn auth(tokens: Option<&Path>) -> Result<ServiceAuth, ServiceAuthError> {
-    tokens.map_or_else(|| Ok(ServiceAuth::open()), ServiceAuth::load)
 }

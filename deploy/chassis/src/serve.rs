@@ -82,13 +82,7 @@ pub fn grpc_router(routes: Routes, auth: &ServiceAuth, error_domain: &'static st
         .layer(from_fn(foreign::refuse_other_protocols))
 }
 
-async fn serve(
-    listener: Listener,
-    router: Router,
-    protocol: Protocol,
-    shutdown: Shutdown,
-    drain: Duration,
-) -> Drained {
+async fn serve(listener: Listener, router: Router, protocol: Protocol, shutdown: Shutdown, drain: Duration) -> Drained {
     let Listener { tcp: listener, tls } = listener;
     let connections = Tasks::new();
     let cut = CancellationToken::new();

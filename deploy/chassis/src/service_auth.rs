@@ -157,11 +157,7 @@ impl ServiceAuth {
 
     /// The first entry that names the certificate counts. A name that no entry knows may nothing; without a file, every name of the
     /// authority that was given may what services do.
-    fn by_certificate(
-        &self,
-        names: &PeerNames,
-        now: impl FnOnce() -> SystemTime,
-    ) -> Result<Caller, Unauthenticated> {
+    fn by_certificate(&self, names: &PeerNames, now: impl FnOnce() -> SystemTime) -> Result<Caller, Unauthenticated> {
         let Some(grants) = &self.grants else { return Ok(Caller::of(Grant::of_a_service(names.first()).into())) };
         let grants = grants.current();
         match grants.certificates.iter().find(|(name, _)| names.contains(name)) {
@@ -308,7 +304,8 @@ mod tests {
             {"service": "former", "certificate": "former", "scopes": ["*"], "rpcs": ["*"], "expiresAt": "2020-01-01T00:00:00Z"},
             {"service": "script", "token": "t", "scopes": ["script"], "rpcs": ["Get"]}
         ]"#;
-        let auth = ServiceAuth { grants: Some(Watched::fixed(file::parse(ENTRIES.as_bytes()).unwrap())), certificates: true };
+        let auth =
+            ServiceAuth { grants: Some(Watched::fixed(file::parse(ENTRIES.as_bytes()).unwrap())), certificates: true };
         let call = |own: Option<&[&str]>, authorization: &[&str]| {
             auth.authenticate_call(&headers(authorization), own.map(names).as_ref()).map(|it| it.service().to_owned())
         };
@@ -320,7 +317,8 @@ mod tests {
         assert_eq!(call(Some(&["gateway.internal"]), &["Bearer wrong"]), Err(Unauthenticated::Unknown));
         assert_eq!(call(None, &["Bearer t"]), Err(Unauthenticated::NoCertificate));
         assert_eq!(call(None, &[]), Err(Unauthenticated::NoCertificate));
-        let stranger = auth.authenticate_call(&headers(&[]), Some(&names(&["stranger", "spiffe://shop/mailer/x"]))).unwrap();
+        let stranger =
+            auth.authenticate_call(&headers(&[]), Some(&names(&["stranger", "spiffe://shop/mailer/x"]))).unwrap();
         assert!(!stranger.may_call("/idem.v1.IdempotencyService/Reserve") && !stranger.may_use_scope("mail"));
     }
 
@@ -330,8 +328,12 @@ mod tests {
         assert!(auth.is_authenticated());
         let caller = auth.authenticate_call(&headers(&["Bearer ignored"]), Some(&names(&["gateway"]))).unwrap();
         assert!(!caller.is_anonymous() && caller.may_use_scope("rest/a"));
-        assert!(caller.may_call("/idem.v1.IdempotencyService/Reserve") && caller.may_call("/orders.v1.OrdersService/Pay"));
-        assert!(caller.may_call("/idem.v1.AdminService/ListStale") && !caller.may_call("/idem.v1.AdminService/Resolve"));
+        assert!(
+            caller.may_call("/idem.v1.IdempotencyService/Reserve") && caller.may_call("/orders.v1.OrdersService/Pay")
+        );
+        assert!(
+            caller.may_call("/idem.v1.AdminService/ListStale") && !caller.may_call("/idem.v1.AdminService/Resolve")
+        );
         // The console's port has no certificates.
         assert_eq!(auth.authenticate(&HeaderMap::new()).unwrap_err(), Unauthenticated::Missing);
         assert_eq!(auth.authenticate(&headers(&["Bearer x"])).unwrap_err(), Unauthenticated::Unknown);

@@ -36,11 +36,7 @@ pub fn server(
 }
 
 /// What `--upstream-tls-ca`, `--upstream-tls-cert` and `--upstream-tls-key` say; none: only plaintext endpoints can be called.
-pub fn client(
-    ca: Option<PathBuf>,
-    cert: Option<PathBuf>,
-    key: Option<PathBuf>,
-) -> Result<Option<ClientTls>, TlsError> {
+pub fn client(ca: Option<PathBuf>, cert: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<ClientTls>, TlsError> {
     let identity = match (cert, key) {
         (Some(cert), Some(key)) => Some((cert, key)),
         (None, None) => None,

@@ -43,6 +43,11 @@ impl ClientTls {
         ServerName::try_from(host.trim_matches(['[', ']']).to_owned())
     }
 
+    /// Looks at the files now, instead of within a second.
+    pub fn look(&self) {
+        self.config.look();
+    }
+
     /// The handshake with a server that must prove to be `name`. How long it may take is for the caller to say.
     pub async fn connect(&self, name: ServerName<'static>, tcp: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let connector = TlsConnector::from(self.config.current());

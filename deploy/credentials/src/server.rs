@@ -46,6 +46,11 @@ impl ServerTls {
         self.asks_for_certificates
     }
 
+    /// Looks at the files now, instead of within a second.
+    pub fn look(&self) {
+        self.config.look();
+    }
+
     /// The handshake. A caller's certificate that cannot be verified (another authority, expired) ends it; a caller without one comes in
     /// nameless, for who serves it to judge. How long it may take is for the caller of this function to say.
     pub async fn accept(&self, tcp: TcpStream) -> io::Result<(TlsStream<TcpStream>, Option<PeerNames>)> {

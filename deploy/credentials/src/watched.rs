@@ -85,8 +85,7 @@ impl<T: Send + Sync + 'static> Watched<T> {
         read: impl Fn(&[Vec<u8>]) -> Result<T, String> + Send + Sync + 'static,
     ) -> Result<Self, CredentialsError> {
         let contents = contents(what, &files)?;
-        let value =
-            read(&contents).map_err(|why| CredentialsError::Content { what, paths: files.clone(), why })?;
+        let value = read(&contents).map_err(|why| CredentialsError::Content { what, paths: files.clone(), why })?;
         let looks = Mutex::new(Looks { contents: Some(contents), broken_for: None });
         let source = Some(Source { what, files, read: Box::new(read), looks });
         let inner = Arc::new(Inner { current: RwLock::new(Arc::new(value)), source });
@@ -172,9 +171,8 @@ impl Looks {
 }
 
 fn contents(what: &'static str, files: &[PathBuf]) -> Result<Vec<Vec<u8>>, CredentialsError> {
-    let read = |path: &PathBuf| {
-        fs::read(path).map_err(|source| CredentialsError::Read { what, path: path.clone(), source })
-    };
+    let read =
+        |path: &PathBuf| fs::read(path).map_err(|source| CredentialsError::Read { what, path: path.clone(), source });
     files.iter().map(read).collect()
 }
 
@@ -286,7 +284,10 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), "one").unwrap();
         let error = open(file.path()).unwrap_err();
-        assert_eq!(sentence(&error), format!("the numbers in {} cannot be used: it is no number", file.path().display()));
+        assert_eq!(
+            sentence(&error),
+            format!("the numbers in {} cannot be used: it is no number", file.path().display())
+        );
         let error = open(Path::new("/nowhere/number")).unwrap_err();
         assert!(sentence(&error).starts_with("cannot read the numbers in /nowhere/number: "));
     }

@@ -70,7 +70,11 @@ fn parse_entry(value: serde_json::Value) -> Result<CallerGrant, String> {
         rpcs: entry.rpcs.iter().map(|text| RpcPattern::parse(text)).collect::<Result<_, _>>()?,
         anonymous: false,
     };
-    Ok(CallerGrant { proof, expires_at: expires_at.map_err(|error| format!("expiresAt {error}"))?, grant: Arc::new(grant) })
+    Ok(CallerGrant {
+        proof,
+        expires_at: expires_at.map_err(|error| format!("expiresAt {error}"))?,
+        grant: Arc::new(grant),
+    })
 }
 
 fn parse_digest(text: &str) -> Result<[u8; 32], String> {

@@ -222,7 +222,8 @@ mod tests {
     async fn each_path_asks_for_what_it_guards() {
         let tokens =
             r#"[{"service": "gateway", "token": "all", "scopes": ["rest/*"], "rpcs": ["IdempotencyService/*"]}]"#;
-        let auth = ServiceAuth { grants: Some(Watched::fixed(file::parse(tokens.as_bytes()).unwrap())), certificates: false };
+        let auth =
+            ServiceAuth { grants: Some(Watched::fixed(file::parse(tokens.as_bytes()).unwrap())), certificates: false };
         let unauthenticated = || Err((Code::Unauthenticated, "UNAUTHENTICATED".to_owned()));
         let denied = || Err((Code::PermissionDenied, "RPC_NOT_GRANTED".to_owned()));
         let table = [
