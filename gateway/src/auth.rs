@@ -1,7 +1,7 @@
 //! Who calls: API keys and the tenants they belong to.
 //!
 //! Idempotency keys belong to the tenant, never to the API key, so keys can be rotated without losing anything. Several keys
-//! may be valid for one tenant at once; expiry is judged at each request.
+//! may be valid for one tenant at once; expiry is judged at each request, and the file is read again when it changes.
 
 mod file;
 
@@ -11,6 +11,7 @@ use axum::{
     middleware::Next,
     response::Response,
 };
+use chassis::tls::{CredentialsError, Watched};
 use http::{
     HeaderMap, HeaderValue,
     header::{AUTHORIZATION, WWW_AUTHENTICATE},
@@ -19,13 +20,7 @@ use http::{
 use idem_core::Scope;
 use idem_layer::Problem;
 use sha2::{Digest, Sha256};
-use std::{
-    convert::Infallible,
-    fmt,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::SystemTime,
-};
+use std::{convert::Infallible, fmt, path::Path, time::SystemTime};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
 /// The prefix that makes a tenant a scope, so that other services' scopes never meet ours.
@@ -37,7 +32,7 @@ const TENANT_BYTES_MAX: usize = 100;
 /// The API keys that open the gateway: cheap to clone.
 #[derive(Clone)]
 pub struct ApiKeys {
-    keys: Arc<[ApiKey]>,
+    keys: Watched<Vec<ApiKey>>,
 }
 
 /// One API key, as it is configured.
@@ -65,22 +60,9 @@ pub enum ApiKeySecret {
 /// An `--api-keys` file, or a list of entries, that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiKeyError {
-    /// The file could not be read.
-    #[error("cannot read the API keys in {}", path.display())]
-    Read {
-        /// Where it should be.
-        path: PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// The file does not say what it must.
-    #[error("the API keys in {} cannot be used: {why}", path.display())]
-    Content {
-        /// Where it is.
-        path: PathBuf,
-        /// Which entry, and what is wrong with it.
-        why: String,
-    },
+    /// The file could not be read, or does not say what it must.
+    #[error(transparent)]
+    File(#[from] CredentialsError),
     /// An entry given in code makes no sense.
     #[error("the API keys cannot be used: {0}")]
     Entry(String),
@@ -137,17 +119,25 @@ pub(crate) async fn authenticate(State(keys): State<ApiKeys>, mut request: Reque
 // === impl ApiKeys ===
 
 impl ApiKeys {
-    /// Reads an `--api-keys` file.
+    /// Reads an `--api-keys` file, now and whenever it changes.
     pub fn load(path: &Path) -> Result<Self, ApiKeyError> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| ApiKeyError::Read { path: path.to_owned(), source })?;
-        let keys = file::parse(&text).and_then(build);
-        keys.map_err(|why| ApiKeyError::Content { path: path.to_owned(), why })
+        let read = |contents: &[Vec<u8>]| {
+            let text = contents.first().map_or(&[][..], Vec::as_slice);
+            file::parse(text).and_then(build)
+        };
+        Ok(Self { keys: Watched::open("the API keys", vec![path.to_owned()], read)? })
+    }
+
+    /// Looks at the file now, instead of within a second.
+    #[cfg(test)]
+    fn look(&self) {
+        self.keys.look();
     }
 
     /// Takes keys given in code.
     pub fn from_entries(entries: impl IntoIterator<Item = ApiKeyEntry>) -> Result<Self, ApiKeyError> {
-        build(entries.into_iter().collect()).map_err(ApiKeyError::Entry)
+        let keys = build(entries.into_iter().collect()).map_err(ApiKeyError::Entry)?;
+        Ok(Self { keys: Watched::fixed(keys) })
     }
 
     fn authenticate_at(
@@ -156,33 +146,33 @@ impl ApiKeys {
         now: impl FnOnce() -> SystemTime,
     ) -> Result<Principal, Unauthenticated> {
         let key = bearer(headers)?;
-        let place = self.find(&Sha256::digest(key).into()).ok_or(Unauthenticated::Unknown)?;
-        let found = &self.keys[place];
+        let keys = self.keys.current();
+        let found = &keys[find(&keys, &Sha256::digest(key).into()).ok_or(Unauthenticated::Unknown)?];
         match found.expires_at {
             Some(expires_at) if expires_at <= now() => Err(Unauthenticated::Expired),
             _ => Ok(found.principal.clone()),
         }
     }
+}
 
-    /// Looks at every key whatever it finds, so that the time taken tells nothing about them.
-    fn find(&self, digest: &[u8; 32]) -> Option<usize> {
-        let (mut found, mut place) = (Choice::from(0), 0_u64);
-        for (candidate, key) in (0_u64..).zip(self.keys.iter()) {
-            let equal = key.digest.ct_eq(digest);
-            place.conditional_assign(&candidate, equal);
-            found |= equal;
-        }
-        bool::from(found).then_some(place as usize)
+/// Looks at every key whatever it finds, so that the time taken tells nothing about them.
+fn find(keys: &[ApiKey], digest: &[u8; 32]) -> Option<usize> {
+    let (mut found, mut place) = (Choice::from(0), 0_u64);
+    for (candidate, key) in (0_u64..).zip(keys) {
+        let equal = key.digest.ct_eq(digest);
+        place.conditional_assign(&candidate, equal);
+        found |= equal;
     }
+    bool::from(found).then_some(place as usize)
 }
 
 impl fmt::Debug for ApiKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApiKeys").field("keys", &self.keys.len()).finish()
+        f.debug_struct("ApiKeys").field("keys", &self.keys.current().len()).finish()
     }
 }
 
-fn build(entries: Vec<ApiKeyEntry>) -> Result<ApiKeys, String> {
+fn build(entries: Vec<ApiKeyEntry>) -> Result<Vec<ApiKey>, String> {
     if entries.is_empty() {
         return Err("there is no entry, so nobody could call".to_owned());
     }
@@ -195,7 +185,7 @@ fn build(entries: Vec<ApiKeyEntry>) -> Result<ApiKeys, String> {
         }
         keys.push(key);
     }
-    Ok(ApiKeys { keys: keys.into() })
+    Ok(keys)
 }
 
 fn bearer(headers: &HeaderMap) -> Result<&[u8], Unauthenticated> {

@@ -5,7 +5,10 @@ use crate::{
     cors::Origin,
     limits::Limits,
 };
-use chassis::flags::{Endpoint, RelationError, Secret, Term, check_less, duration, positive_duration};
+use chassis::{
+    flags::{Endpoint, RelationError, Secret, Term, check_less, duration, positive_duration},
+    tls::{self, ClientTls, ServerTls, TlsError},
+};
 use clap::Parser;
 use idem_core::{DurationError, LEASE_DEFAULT, LeaseDuration, RETENTION_DEFAULT, RetentionPeriod};
 use idem_layer::Pace;
@@ -72,6 +75,21 @@ pub struct Flags {
     /// The token with which the gateway calls the idempotency service and the orders service.
     #[arg(long, env = "GATEWAY_SERVICE_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub service_token: Option<Secret>,
+    /// PEM file with the certificate of the REST API and its chain; with --tls-key. Without, it is plaintext HTTP. Read again when it changes.
+    #[arg(long, env = "GATEWAY_TLS_CERT", value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+    /// PEM file with the private key of --tls-cert. Read again when it changes.
+    #[arg(long, env = "GATEWAY_TLS_KEY", value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+    /// PEM file with the authority that signs the certificates of both services; their endpoints are then https://. Read again when it changes.
+    #[arg(long, env = "GATEWAY_UPSTREAM_TLS_CA", value_name = "FILE")]
+    pub upstream_tls_ca: Option<PathBuf>,
+    /// PEM file with the certificate that the gateway shows to both services, and its chain; with --upstream-tls-key.
+    #[arg(long, env = "GATEWAY_UPSTREAM_TLS_CERT", value_name = "FILE")]
+    pub upstream_tls_cert: Option<PathBuf>,
+    /// PEM file with the private key of --upstream-tls-cert.
+    #[arg(long, env = "GATEWAY_UPSTREAM_TLS_KEY", value_name = "FILE")]
+    pub upstream_tls_key: Option<PathBuf>,
 }
 
 /// Everything the gateway needs to know, read and judged.
@@ -105,6 +123,10 @@ pub struct Config {
     pub cors_origins: Vec<Origin>,
     /// The token for both services.
     pub service_token: Option<Secret>,
+    /// The certificate of the REST API.
+    pub tls: Option<ServerTls>,
+    /// Whom to believe, and what to show, when calling both services.
+    pub upstream_tls: Option<ClientTls>,
 }
 
 /// Values that contradict each other, or a file that cannot be used.
@@ -125,6 +147,9 @@ pub enum ConfigError {
     /// A burst of nothing.
     #[error("--rate-burst says how far --rate-limit may be exceeded for a moment: give both")]
     BurstWithoutRate,
+    /// TLS flags without each other, or their files.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// Any origin and particular ones.
     #[error("--cors-origins is either * or a list of origins")]
     Origins,
@@ -155,6 +180,8 @@ impl Flags {
             pace: Pace::own(),
             cors_origins: self.cors_origins,
             service_token: self.service_token,
+            tls: tls::server(self.tls_cert, self.tls_key, None)?,
+            upstream_tls: tls::client(self.upstream_tls_ca, self.upstream_tls_cert, self.upstream_tls_key)?,
             api_keys,
         };
         config.check()?;
@@ -183,6 +210,8 @@ impl Config {
             pace: Pace::own(),
             cors_origins: Vec::new(),
             service_token: None,
+            tls: None,
+            upstream_tls: None,
         }
     }
 
@@ -282,7 +311,7 @@ mod tests {
             ["--listen", "8080"],
             ["--lease", "60"],
             ["--upstream-timeout", "0s"],
-            ["--idem-endpoint", "https://idem"],
+            ["--idem-endpoint", "ftp://idem:1"],
             ["--cors-origins", "shop.example"],
         ] {
             assert!(flags(&arguments).unwrap_err().contains("invalid value"), "{arguments:?}");

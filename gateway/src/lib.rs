@@ -31,13 +31,14 @@ use chassis::{
     shutdown::Shutdown,
     tasks::Tasks,
     telemetry::observe_with,
+    tls::ServerTls,
     trace,
 };
 use futures::{FutureExt as _, future::BoxFuture};
 use idem_client::{IdemClient, ServiceToken};
 use idem_layer::{Hooks, Idempotency, Settings};
 use limits::{Limiter, live_keys};
-use orders::Orders;
+use orders::{Orders, OrdersError};
 use reconciler::Reconciler;
 use recovery::Recovery;
 use std::{io, net::SocketAddr, time::Duration};
@@ -46,6 +47,7 @@ use tokio::{net::TcpListener, time::Instant};
 /// A bound gateway, about to serve.
 pub struct Gateway {
     listener: TcpListener,
+    tls: Option<ServerTls>,
     admin_listener: TcpListener,
     router: Router,
     reconciler: Reconciler,
@@ -66,6 +68,9 @@ pub enum StartError {
     /// The service token cannot be sent.
     #[error(transparent)]
     ServiceToken(#[from] ServiceTokenError),
+    /// The orders service cannot be called under this name.
+    #[error("--orders-endpoint cannot be used: {0}")]
+    Orders(idem_client::EndpointError),
     /// The idempotency service cannot be called under this name.
     #[error("--idem-endpoint cannot be used")]
     Idem(#[from] idem_client::ConnectError),
@@ -86,7 +91,8 @@ impl Gateway {
         config.check()?;
         config.warn();
         let (lease, retention) = config.durations()?;
-        let orders = Orders::new(&config.orders_endpoint, config.service_token.as_ref(), config.upstream_timeout)?;
+        let (token, tls) = (config.service_token.as_ref(), config.upstream_tls.clone());
+        let orders = Orders::new(&config.orders_endpoint, token, tls, config.upstream_timeout)?;
         let idem = idem_client(&config)?;
         let recovery = Recovery::new(orders.clone());
         let work = Tasks::new();
@@ -111,7 +117,8 @@ impl Gateway {
         });
         let reconciler = Reconciler { idem, recovery, lease, upstream_timeout: config.upstream_timeout };
         let readiness = Readiness::new();
-        Ok(Self { listener, admin_listener, router, reconciler, live_keys, work, readiness, drain: config.drain })
+        let tls = config.tls;
+        Ok(Self { listener, tls, admin_listener, router, reconciler, live_keys, work, readiness, drain: config.drain })
     }
 
     /// Where the API is served; the port that was found when 0 was asked for.
@@ -133,7 +140,7 @@ impl Gateway {
     /// Serves until the shutdown drains, then finishes what is running for at most `--drain`: requests, operations whose client
     /// has gone, and keys that are being settled.
     pub async fn serve(self, shutdown: Shutdown) -> Drained {
-        let Self { listener, admin_listener, router, reconciler, live_keys, work, readiness, drain } = self;
+        let Self { listener, tls, admin_listener, router, reconciler, live_keys, work, readiness, drain } = self;
         let pages = Tasks::new();
         // An alert looks for it: a counter that first appears as one has not risen for whoever reads it.
         metrics::counter!("gateway_reconciler_failures_total").increment(0);
@@ -158,7 +165,7 @@ impl Gateway {
             draining.await;
             Instant::now() + drain
         });
-        let drained = serve::http(listener, router, shutdown, drain).await;
+        let drained = serve::http(serve::Listener::new(listener, tls), router, shutdown, drain).await;
         let until = until.await.unwrap_or_else(|_| Instant::now());
         let in_time = tokio::time::timeout_at(until, work.wait()).await.is_ok();
         if !in_time {
@@ -170,11 +177,24 @@ impl Gateway {
     }
 }
 
+impl From<OrdersError> for StartError {
+    fn from(error: OrdersError) -> Self {
+        match error {
+            OrdersError::Token(error) => Self::ServiceToken(error),
+            OrdersError::Endpoint(error) => Self::Orders(error),
+        }
+    }
+}
+
 fn idem_client(config: &Config) -> Result<IdemClient, StartError> {
     let token = config.service_token.as_ref().map(|token| ServiceToken::new(token.expose()));
     let token = token.transpose().map_err(|_| ServiceTokenError)?;
     let endpoint = config.idem_endpoint.to_string();
-    Ok(IdemClient::builder(endpoint).token(token).trace_with(trace::inject).connect_lazy()?)
+    Ok(IdemClient::builder(endpoint)
+        .token(token)
+        .tls(config.upstream_tls.clone())
+        .trace_with(trace::inject)
+        .connect_lazy()?)
 }
 
 /// Runs an operation, which counts as its tenant's request until it ends.

@@ -1,6 +1,6 @@
 //! The orders service, as the gateway calls it.
 //!
-//! One multiplexed connection, made when it is needed. Every call has a deadline, carries the trace and the service token,
+//! One multiplexed connection to each replica, made when it is needed. Every call has a deadline, carries the trace and the service token,
 //! and comes back as an answer or as a [`CallError`] that says whether anything can have happened.
 
 mod gate;
@@ -14,6 +14,7 @@ use chassis::{
     flags::{Endpoint, Secret},
     trace::GrpcClientLayer,
 };
+use dial::{Channel, ClientTls, EndpointError, Settings};
 use gate::{Gate, Gated};
 use idem_core::{FencingToken, OperationId};
 use idem_proto::orders::v1::{self as proto, orders_service_client::OrdersServiceClient};
@@ -73,6 +74,15 @@ pub(crate) enum CallError {
 #[error("--service-token must be printable ASCII")]
 pub struct ServiceTokenError;
 
+/// The orders service cannot be called like this.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OrdersError {
+    #[error(transparent)]
+    Token(#[from] ServiceTokenError),
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+}
+
 // === impl Orders ===
 
 impl Orders {
@@ -80,20 +90,21 @@ impl Orders {
     pub(crate) fn new(
         endpoint: &Endpoint,
         token: Option<&Secret>,
+        tls: Option<ClientTls>,
         timeout: Duration,
-    ) -> Result<Self, ServiceTokenError> {
-        let channel = tonic::transport::Endpoint::from(endpoint.uri())
-            .connect_timeout(CONNECT_LIMIT.min(timeout))
-            .tcp_nodelay(true)
-            .http2_keep_alive_interval(PING_EVERY)
-            .keep_alive_timeout(PING_LIMIT)
-            .keep_alive_while_idle(true)
-            .initial_stream_window_size(WINDOW)
-            .initial_connection_window_size(4 * WINDOW)
-            .connect_lazy();
+    ) -> Result<Self, OrdersError> {
+        let settings = Settings {
+            tls,
+            connect_timeout: CONNECT_LIMIT.min(timeout),
+            ping: (PING_EVERY, PING_LIMIT),
+            windows: (WINDOW, 4 * WINDOW),
+            ..Settings::default()
+        };
+        let channel = Channel::new(&endpoint.to_string(), settings)?;
         let client = OrdersServiceClient::new(GrpcClientLayer.layer(Gated::new(channel)));
         let client = client.max_decoding_message_size(chassis::serve::MESSAGE_MAX);
-        let wire = Wire { client, authorization: token.map(authorization).transpose()? };
+        let authorization = token.map(authorization).transpose().map_err(|_| OrdersError::Token(ServiceTokenError))?;
+        let wire = Wire { client, authorization };
         Ok(Self { placing: Placing::new(wire.clone()), wire, timeout })
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use chassis::flags::{duration, positive_duration};
 use chassis::listen::check_exposure;
 use chassis::service_auth::ServiceAuth;
+use chassis::tls::{self, ServerTls};
 use clap::builder::BoolishValueParser;
 use database::{Options, StoreUrl};
 
@@ -38,9 +39,22 @@ pub struct Config {
     #[arg(long, env = "IDEM_ENCRYPTION_KEYS", value_name = "FILE")]
     pub encryption_keys: Option<PathBuf>,
 
-    /// JSON file with the services that may call, their tokens, scopes and RPCs. Without it anybody may, on loopback only.
+    /// JSON file with the services that may call, their tokens or certificates' names, scopes and RPCs. Read again when it changes. Without it, and
+    /// without --tls-client-ca, anybody may, on loopback only.
     #[arg(long, env = "IDEM_SERVICE_TOKENS", value_name = "FILE")]
     pub service_tokens: Option<PathBuf>,
+
+    /// PEM file with the certificate of the gRPC port and its chain; with --tls-key. Without, gRPC is plaintext. Read again when it changes.
+    #[arg(long, env = "IDEM_TLS_CERT", value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// PEM file with the private key of --tls-cert. Read again when it changes.
+    #[arg(long, env = "IDEM_TLS_KEY", value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+
+    /// PEM file with the authority that signs callers' certificates: nobody is served without one. Read again when it changes.
+    #[arg(long, env = "IDEM_TLS_CLIENT_CA", value_name = "FILE")]
+    pub tls_client_ca: Option<PathBuf>,
 
     /// Serve without authentication on an address that others can reach.
     #[arg(long, env = "IDEM_INSECURE", value_parser = BoolishValueParser::new())]
@@ -74,10 +88,7 @@ pub struct Config {
 impl Config {
     /// Who may call: judges the tokens, and whether strangers could reach the service without.
     pub fn authentication(&self) -> Result<ServiceAuth, StartError> {
-        let auth = match &self.service_tokens {
-            Some(file) => ServiceAuth::load(file)?,
-            None => ServiceAuth::open(),
-        };
+        let auth = ServiceAuth::from_flags(self.service_tokens.as_deref(), self.tls_client_ca.is_some())?;
         check_exposure(self.listen, auth.is_authenticated(), self.insecure)?;
         Ok(auth)
     }
@@ -90,6 +101,11 @@ impl Config {
     /// Whether strangers may ask what is served: tools on a laptop may, and in production only where it is asked for.
     pub(crate) fn has_reflection(&self) -> bool {
         self.reflection.unwrap_or_else(|| self.listen.ip().to_canonical().is_loopback())
+    }
+
+    /// What the gRPC port shows, and whose certificates it believes.
+    pub(crate) fn tls(&self) -> Result<Option<ServerTls>, StartError> {
+        Ok(tls::server(self.tls_cert.clone(), self.tls_key.clone(), self.tls_client_ca.clone())?)
     }
 
     /// How the store is opened.
@@ -117,6 +133,10 @@ impl std::fmt::Display for Config {
         }
         if let Some(tokens) = &self.service_tokens {
             writeln!(f, "IDEM_SERVICE_TOKENS={}", tokens.display())?;
+        }
+        let files = [("CERT", &self.tls_cert), ("KEY", &self.tls_key), ("CLIENT_CA", &self.tls_client_ca)];
+        for (name, file) in files.into_iter().filter_map(|(name, file)| Some((name, file.as_ref()?))) {
+            writeln!(f, "IDEM_TLS_{name}={}", file.display())?;
         }
         writeln!(f, "IDEM_INSECURE={}", self.insecure)?;
         writeln!(f, "IDEM_REFLECTION={}", self.has_reflection())?;
@@ -182,8 +202,9 @@ mod tests {
 
     #[test]
     fn printed_configuration_names_every_flag_and_no_password() {
-        let files = ["--service-tokens", "tokens.json", "--encryption-keys", "keys.json"];
-        let args: Vec<&str> = ["--store", "postgres://idem:secret@db/idem"].into_iter().chain(files).collect();
+        let mut args = vec!["--store", "postgres://idem:secret@db/idem", "--service-tokens", "tokens.json"];
+        args.extend(["--encryption-keys", "keys.json"]);
+        args.extend(["--tls-cert", "c.pem", "--tls-key", "k.pem", "--tls-client-ca", "ca.pem"]);
         let printed = parse(&args).unwrap().to_string();
         assert!(printed.contains("IDEM_STORE=postgres://idem:***@db:5432/idem") && !printed.contains("secret"));
         for arg in <Cli as clap::CommandFactory>::command().get_arguments() {

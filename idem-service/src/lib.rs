@@ -31,9 +31,10 @@ use std::time::Duration;
 
 use chassis::admin::Readiness;
 use chassis::listen;
-use chassis::serve::{self, Drained};
+use chassis::serve::{self, Drained, Listener};
 use chassis::service_auth::ServiceAuth;
 use chassis::shutdown::Shutdown;
+use chassis::tls::ServerTls;
 use database::Clock;
 use tokio::net::TcpListener;
 
@@ -50,6 +51,7 @@ pub struct IdemService {
     config: Config,
     auth: ServiceAuth,
     sealing: Sealing,
+    tls: Option<ServerTls>,
     store: Arc<dyn Store>,
     engine: Arc<Engine>,
     listener: TcpListener,
@@ -65,7 +67,7 @@ impl IdemService {
     /// Judges the configuration, binds both ports, opens the store: whatever is wrong is found before anything is served.
     /// `clock` is the store's; tests move it by hand.
     pub async fn bind(config: Config, clock: Clock) -> Result<Self, StartError> {
-        let auth = config.authentication()?;
+        let (auth, tls) = (config.authentication()?, config.tls()?);
         let listener = listen::bind(config.listen, "gRPC", "--listen")?;
         let admin_listener = listen::bind(config.admin_listen, "health, metrics and the console", "--admin-listen")?;
         let (local_addr, admin_addr) = (start::address(&listener)?, start::address(&admin_listener)?);
@@ -74,7 +76,19 @@ impl IdemService {
         let engine = Arc::new(Engine::new(store.clone(), clock, config.replay_cache_bytes()));
         let readiness = Readiness::new();
         health::check_store(&readiness, &store);
-        Ok(Self { config, auth, sealing, store, engine, listener, local_addr, admin_listener, admin_addr, readiness })
+        Ok(Self {
+            config,
+            auth,
+            sealing,
+            tls,
+            store,
+            engine,
+            listener,
+            local_addr,
+            admin_listener,
+            admin_addr,
+            readiness,
+        })
     }
 
     /// Where gRPC is served.
@@ -104,7 +118,8 @@ impl IdemService {
 
         let (admin_trigger, admin_shutdown) = Shutdown::new();
         let calls = async {
-            let drained = serve::grpc(self.listener, grpc, shutdown.clone(), self.config.drain).await;
+            let drained =
+                serve::grpc(Listener::new(self.listener, self.tls), grpc, shutdown.clone(), self.config.drain).await;
             admin_trigger.begin();
             drained
         };

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use chassis::listen::{BindError, ExposureError};
 use chassis::service_auth::ServiceAuthError;
+use chassis::tls::TlsError;
 use database::OpenError;
 use tokio::net::TcpListener;
 
@@ -19,6 +20,9 @@ pub enum StartError {
     /// The encryption keys cannot be used.
     #[error(transparent)]
     Sealing(#[from] SealingError),
+    /// The TLS flags, or their files, cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// Strangers could reach the service.
     #[error(transparent)]
     Exposure(#[from] ExposureError),

@@ -58,7 +58,7 @@ pub struct Config {
     pub store: StoreUrl,
 
     /// Where the acquirer is
-    #[arg(long, env = "ORDERS_ACQUIRER_URL", default_value = "http://127.0.0.1:8090", value_name = "URL")]
+    #[arg(long, env = "ORDERS_ACQUIRER_URL", default_value = "http://127.0.0.1:8090", value_parser = flags::plaintext_endpoint, value_name = "URL")]
     pub acquirer_url: Endpoint,
 
     /// How long the acquirer may take; shorter than the gateway's upstream timeout
@@ -77,9 +77,22 @@ pub struct Config {
     #[arg(long, env = "ORDERS_PAYMENT_LINK_BASE", default_value = "http://127.0.0.1:8080/pay", value_name = "URL")]
     pub payment_link_base: String,
 
-    /// JSON file of the service tokens that may call; without it the service listens on loopback only
+    /// JSON file of the services that may call, with their tokens or certificates' names; read again when it changes. Without it, and without
+    /// --tls-client-ca, the service listens on loopback only
     #[arg(long, env = "ORDERS_SERVICE_TOKENS", value_name = "FILE")]
     pub service_tokens: Option<PathBuf>,
+
+    /// PEM file with the certificate of the gRPC port and its chain; with --tls-key. Without, gRPC is plaintext. Read again when it changes
+    #[arg(long, env = "ORDERS_TLS_CERT", value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// PEM file with the private key of --tls-cert. Read again when it changes
+    #[arg(long, env = "ORDERS_TLS_KEY", value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+
+    /// PEM file with the authority that signs callers' certificates: nobody is served without one. Read again when it changes
+    #[arg(long, env = "ORDERS_TLS_CLIENT_CA", value_name = "FILE")]
+    pub tls_client_ca: Option<PathBuf>,
 
     /// Serve beyond loopback without authentication
     #[arg(long, env = "ORDERS_INSECURE")]
@@ -131,6 +144,9 @@ impl Default for Config {
             hold_ttl: Duration::from_secs(30 * 60),
             payment_link_base: "http://127.0.0.1:8080/pay".to_owned(),
             service_tokens: None,
+            tls_cert: None,
+            tls_key: None,
+            tls_client_ca: None,
             insecure: false,
             reflection: None,
             drain: Duration::from_secs(30),

@@ -5,7 +5,7 @@
 //! cut off in between is found again by `resolve` (somebody asks), `watch` (nobody does) or `webhook` (the acquirer tells), and all of
 //! them end in `settle`. `order` and `payment` hold the decisions, without time or I/O; `store` holds the SQL.
 
-use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use chassis::{
     admin::{self, Readiness},
@@ -14,6 +14,7 @@ use chassis::{
     service_auth::{ServiceAuth, ServiceAuthError},
     shutdown::Shutdown,
     tasks::Tasks,
+    tls::{self, ServerTls, TlsError},
 };
 use database::{Clock, Database, Migrated, OpenError, Options, StoreUrl};
 use idem_proto::{DESCRIPTORS, orders::v1::orders_service_server::OrdersServiceServer};
@@ -98,6 +99,7 @@ pub struct OrdersService {
     auth: ServiceAuth,
     operation_page: OperationPage,
     has_reflection: bool,
+    tls: Option<ServerTls>,
     readiness: Readiness,
 }
 
@@ -107,6 +109,9 @@ pub enum StartError {
     /// The service-tokens file is no good.
     #[error(transparent)]
     Tokens(#[from] ServiceAuthError),
+    /// The TLS flags, or their files, are no good.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// It would serve strangers.
     #[error(transparent)]
     Exposure(#[from] listen::ExposureError),
@@ -144,7 +149,8 @@ impl OrdersService {
 
     /// Like [`bind`](Self::bind), with another way to the acquirer than `--acquirer-url`.
     pub async fn bind_with(config: Config, clock: Clock, acquirer: Arc<dyn Acquirer>) -> Result<Self, StartError> {
-        let auth = auth(config.service_tokens.as_deref())?;
+        let auth = ServiceAuth::from_flags(config.service_tokens.as_deref(), config.tls_client_ca.is_some())?;
+        let tls = tls::server(config.tls_cert.clone(), config.tls_key.clone(), config.tls_client_ca.clone())?;
         listen::check_exposure(config.listen, auth.is_authenticated(), config.insecure)?;
         if config.has_demo_secret() {
             if !config.is_all_on_this_machine() {
@@ -172,7 +178,7 @@ impl OrdersService {
         let shop = Shop::new(store, acquirer, settings);
         let admin_addr = admin_listener.local_addr().map_err(StartError::Address)?;
         let operation_page = OperationPage::new(shop.clone(), auth.clone(), admin_addr, config.insecure);
-        Ok(Self { listener, admin_listener, shop, auth, operation_page, has_reflection, readiness })
+        Ok(Self { listener, admin_listener, shop, auth, operation_page, has_reflection, tls, readiness })
     }
 
     /// Where gRPC is served; the port that was found when 0 was asked for.
@@ -220,7 +226,7 @@ impl OrdersService {
             end.await;
             Instant::now() + drain
         });
-        let drained = serve::grpc(self.listener, router, shutdown, drain).await;
+        let drained = serve::grpc(serve::Listener::new(self.listener, self.tls), router, shutdown, drain).await;
         let until = deadline.await.unwrap_or_else(|_| Instant::now());
         let in_time = tokio::time::timeout_at(until, work.wait()).await.is_ok();
         if !in_time {
@@ -238,8 +244,4 @@ fn reflect(routes: Routes) -> Routes {
     routes
         .add_service(described().build_v1().expect("the descriptors are compiled in"))
         .add_service(described().build_v1alpha().expect("the descriptors are compiled in"))
-}
-
-fn auth(tokens: Option<&Path>) -> Result<ServiceAuth, ServiceAuthError> {
-    tokens.map_or_else(|| Ok(ServiceAuth::open()), ServiceAuth::load)
 }

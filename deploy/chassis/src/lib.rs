@@ -32,6 +32,7 @@ pub mod service_auth;
 pub mod shutdown;
 pub mod tasks;
 pub mod telemetry;
+pub mod tls;
 pub mod trace;
 
 /// The allocator of every program: answers and rows are made on one thread and freed on another, which the system's own is slow at.

@@ -69,7 +69,7 @@ impl std::error::Error for BindError {
 /// A server without authentication on an address that others can reach.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "refusing to listen on {addr} without authentication: give --service-tokens FILE, listen on loopback, or accept anybody \
+    "refusing to listen on {addr} without authentication: give --service-tokens FILE or --tls-client-ca FILE, listen on loopback, or accept anybody \
      with --insecure"
 )]
 pub struct ExposureError {

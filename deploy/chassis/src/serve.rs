@@ -16,7 +16,8 @@ mod unread;
 pub use message::MESSAGE_MAX;
 
 use crate::{
-    deadline::DeadlineLayer, service_auth::ServiceAuth, shutdown::Shutdown, tasks::Tasks, trace::GrpcServerLayer,
+    deadline::DeadlineLayer, service_auth::ServiceAuth, shutdown::Shutdown, tasks::Tasks, tls::ServerTls,
+    trace::GrpcServerLayer,
 };
 use axum::{Router, middleware::from_fn};
 use connection::{Connection, Protocol};
@@ -49,17 +50,24 @@ pub struct Drained {
 #[error("hung up instead of answering")]
 pub struct HangUp;
 
+/// Where connections come in, and whether they are encrypted.
+#[derive(Debug)]
+pub struct Listener {
+    tcp: TcpListener,
+    tls: Option<ServerTls>,
+}
+
 /// Serves `router` over HTTP/1 and HTTP/2 until `shutdown` drains, then for at most `drain`.
 ///
-/// A client has 10 s to send the head of a request, of at most 32 KiB, 20 s for its body, and must take something of an answer
-/// every 30 s.
-pub async fn http(listener: TcpListener, router: Router, shutdown: Shutdown, drain: Duration) -> Drained {
-    serve(listener, router, Protocol::Public, shutdown, drain).await
+/// A client has 10 s to send the head of a request, of at most 32 KiB, or to get through the TLS handshake, 20 s for its body, and must
+/// take something of an answer every 30 s.
+pub async fn http(listener: impl Into<Listener>, router: Router, shutdown: Shutdown, drain: Duration) -> Drained {
+    serve(listener.into(), router, Protocol::Public, shutdown, drain).await
 }
 
 /// Serves a router of gRPC services, made by [`grpc_router`], until `shutdown` drains, then for at most `drain`.
-pub async fn grpc(listener: TcpListener, router: Router, shutdown: Shutdown, drain: Duration) -> Drained {
-    serve(listener, router, Protocol::Internal, shutdown, drain).await
+pub async fn grpc(listener: impl Into<Listener>, router: Router, shutdown: Shutdown, drain: Duration) -> Drained {
+    serve(listener.into(), router, Protocol::Internal, shutdown, drain).await
 }
 
 /// Puts around gRPC services what each of ours has: a span per RPC, then authentication of the caller, then its deadline.
@@ -76,13 +84,8 @@ pub fn grpc_router(routes: Routes, auth: &ServiceAuth, error_domain: &'static st
         .layer(from_fn(foreign::refuse_other_protocols))
 }
 
-async fn serve(
-    listener: TcpListener,
-    router: Router,
-    protocol: Protocol,
-    shutdown: Shutdown,
-    drain: Duration,
-) -> Drained {
+async fn serve(listener: Listener, router: Router, protocol: Protocol, shutdown: Shutdown, drain: Duration) -> Drained {
+    let Listener { tcp: listener, tls } = listener;
     let connections = Tasks::new();
     let cut = CancellationToken::new();
     let in_flight = InFlight::default();
@@ -90,6 +93,7 @@ async fn serve(
         let connection = Connection {
             router: router.clone(),
             protocol,
+            tls: tls.clone(),
             peer,
             shutdown: shutdown.clone(),
             in_flight: in_flight.clone(),
@@ -121,6 +125,21 @@ async fn serve(
         return Drained { in_time: requests == 0 };
     }
     Drained { in_time: true }
+}
+
+// === impl Listener ===
+
+impl Listener {
+    /// Encrypted when there is a certificate to show, plaintext otherwise.
+    pub fn new(tcp: TcpListener, tls: Option<ServerTls>) -> Self {
+        Self { tcp, tls }
+    }
+}
+
+impl From<TcpListener> for Listener {
+    fn from(tcp: TcpListener) -> Self {
+        Self { tcp, tls: None }
+    }
 }
 
 /// A connection that broke before we took it is nobody's trouble; no descriptors left is, and needs a moment.

@@ -14,12 +14,12 @@ struct Entry {
     expires_at: Option<String>,
 }
 
-pub(super) fn parse(text: &str) -> Result<Vec<ApiKeyEntry>, String> {
-    if text.trim().is_empty() {
+pub(super) fn parse(text: &[u8]) -> Result<Vec<ApiKeyEntry>, String> {
+    if text.trim_ascii().is_empty() {
         return Err("the file is empty".to_owned());
     }
     let entries: Vec<serde_json::Value> =
-        serde_json::from_str(text).map_err(|error| format!("it is not a JSON array of entries ({error})"))?;
+        serde_json::from_slice(text).map_err(|error| format!("it is not a JSON array of entries ({error})"))?;
     let numbered = entries.into_iter().enumerate();
     numbered.map(|(place, value)| entry(value).map_err(|why| format!("entry {}: {why}", place + 1))).collect()
 }

@@ -8,7 +8,7 @@ const KEYS: &str = r#"[
 ]"#;
 
 fn keys() -> ApiKeys {
-    file::parse(KEYS).and_then(build).unwrap()
+    ApiKeys { keys: Watched::fixed(file::parse(KEYS.as_bytes()).and_then(build).unwrap()) }
 }
 
 fn ask(authorization: &[&str], now: &str) -> Result<(String, bool), Unauthenticated> {
@@ -72,7 +72,7 @@ fn unusable_files_are_refused_with_the_entry_and_the_reason() {
         (&long, "tenant must be"),
     ];
     for (text, why) in table {
-        let refused = file::parse(text).and_then(build).unwrap_err();
+        let refused = file::parse(text.as_bytes()).and_then(build).err().unwrap();
         assert!(refused.contains(why), "{text}: {refused}");
         assert!(!refused.contains('\n'), "{refused}");
     }
@@ -94,4 +94,29 @@ fn nothing_of_a_key_is_shown() {
     };
     let shown = format!("{entry:?} {:?}", ApiKeys::from_entries([entry.clone()]).unwrap());
     assert!(!shown.contains("sk_secret"), "{shown}");
+}
+
+#[test]
+fn rotated_keys_are_used_without_a_restart_and_a_broken_file_changes_nothing() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let entry = |key: &str| format!(r#"{{"tenant": "a", "key": "{key}"}}"#);
+    std::fs::write(file.path(), format!("[{}]", entry("one"))).unwrap();
+    let keys = ApiKeys::load(file.path()).unwrap();
+    let tenant = |key: &str| {
+        let headers = [(AUTHORIZATION, HeaderValue::try_from(format!("Bearer {key}")).unwrap())].into_iter().collect();
+        keys.authenticate_at(&headers, chassis::clock::wall).ok().map(|it| it.tenant.as_str().to_owned())
+    };
+    let known = || ["one", "two"].map(|key| tenant(key).is_some());
+    assert_eq!(known(), [true, false]);
+    for (content, expected) in [
+        (format!("[{},{}]", entry("one"), entry("two")), [true, true]),
+        (format!("[{},{}]", entry("one"), entry("one")), [true, true]),
+        (String::new(), [true, true]),
+        (format!("[{}]", entry("two")), [false, true]),
+    ] {
+        std::fs::write(file.path(), &content).unwrap();
+        keys.look();
+        assert_eq!(known(), expected, "{content}");
+    }
+    assert_eq!(tenant("two").as_deref(), Some("a"), "the tenant, and with it every idempotency key, is the same");
 }

@@ -1,10 +1,11 @@
 //! Orders that wait are placed by one call together; a lone one is placed by a call of its own, at once.
 
-use chassis::{deadline::Deadline, trace};
+use chassis::{deadline::Deadline, tasks::Tasks, trace};
 use futures::{FutureExt as _, future::join_all};
 use idem_proto::orders::v1::{self as proto, place_orders_outcome::Outcome};
 use lane::{Failure, Lane, Load, Lost};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+use tokio::sync::oneshot;
 use tonic::{Code, Status};
 use tracing::{Instrument as _, Span};
 
@@ -17,13 +18,23 @@ const FLIGHTS: usize = 2;
 /// largest message.
 const LOAD: Load = Load { questions: 128, bytes: 2500 };
 
+/// How long a call keeps its place in the lane. One that takes longer is stuck, at worst on a replica that is gone: it steps aside, and
+/// those who wait behind it go on by another one.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Places orders.
 #[derive(Clone)]
 pub(super) struct Placing {
-    lane: Lane<Asked, Placed, CallError>,
+    lane: Lane<Asked, Told, CallError>,
 }
 
 type Placed = Result<Option<proto::Answer>, CallError>;
+
+/// What became of an order: known, or to be known when a call that has stepped aside is over.
+enum Told {
+    Now(Placed),
+    Later(oneshot::Receiver<Placed>),
+}
 
 /// An order that waits.
 #[derive(Clone)]
@@ -40,10 +51,7 @@ struct Asked {
 
 impl Placing {
     pub(super) fn new(wire: Wire) -> Self {
-        let carry = move |orders: Vec<Asked>| {
-            let wire = wire.clone();
-            async move { Ok(place(&wire, orders).await) }.boxed()
-        };
+        let carry = move |orders: Vec<Asked>| carry(wire.clone(), orders).map(Ok).boxed();
         Self { lane: Lane::new(FLIGHTS, LOAD, Asked::seats, carry) }
     }
 
@@ -52,12 +60,32 @@ impl Placing {
         let (gate, span) = (Gate::default(), Span::current());
         let trace_context = trace::current_traceparent().unwrap_or_default();
         let asked = Asked { message, deadline, gate: gate.clone(), span, trace_context };
-        let placed = tokio::time::timeout_at(deadline.instant(), self.lane.carry_one(asked)).await;
+        let told = async { Ok(self.lane.carry_one(asked).await?.placed().await) };
+        let placed = tokio::time::timeout_at(deadline.instant(), told).await;
         placed.unwrap_or_else(|_| Err(super::unanswered(&gate, Status::deadline_exceeded("no answer in time"))))?
     }
 }
 
-/// One trip: an outcome for each order.
+/// One trip, as long as it is worth waiting for.
+async fn carry(wire: Wire, orders: Vec<Asked>) -> Vec<Told> {
+    let count = orders.len();
+    let mut trip = async move { place(&wire, orders).await }.boxed();
+    if let Ok(placed) = tokio::time::timeout(PATIENCE, &mut trip).await {
+        return placed.into_iter().map(Told::Now).collect();
+    }
+    let (tell, told): (Vec<_>, Vec<_>) = (0..count).map(|_| oneshot::channel()).unzip();
+    let aside = async move {
+        for (tell, placed) in tell.into_iter().zip(trip.await) {
+            // Whoever has left needs no answer.
+            let _ = tell.send(placed);
+        }
+    };
+    // Who must be waited for at the end waits for the answer.
+    drop(Tasks::new().spawn("slow orders", aside));
+    told.into_iter().map(Told::Later).collect()
+}
+
+/// An outcome for each order.
 async fn place(wire: &Wire, mut orders: Vec<Asked>) -> Vec<Placed> {
     if let [_] = orders[..] {
         return vec![place_alone(wire, orders.remove(0)).await];
@@ -112,6 +140,17 @@ fn read(outcome: proto::PlaceOrdersOutcome) -> Placed {
 
 fn unreadable() -> CallError {
     CallError::Unknown(Status::internal("the orders service does not say what became of this order"))
+}
+
+// === impl Told ===
+
+impl Told {
+    async fn placed(self) -> Placed {
+        match self {
+            Self::Now(placed) => placed,
+            Self::Later(told) => told.await.unwrap_or_else(|_| Err(CallError::lost(Lost::Panicked))),
+        }
+    }
 }
 
 // === impl Asked ===

@@ -22,7 +22,7 @@ async fn world() -> (Orders, FakeOrders) {
     let endpoint = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
     let server = tonic::transport::Server::builder().add_service(fake.server());
     drop(Tasks::new().spawn("orders", server.serve_with_incoming(TcpListenerStream::new(listener))));
-    (Orders::new(&endpoint, None, LIMIT).unwrap(), fake)
+    (Orders::new(&endpoint, None, None, LIMIT).unwrap(), fake)
 }
 
 /// An order that is known by its quantity.
@@ -146,7 +146,7 @@ async fn a_call_that_fails_fails_for_all_aboard() {
     assert!(placed.iter().all(|placed| matches!(placed, Err(CallError::Unknown(_)))), "{placed:?}");
 
     let nobody = free_port::one().unwrap();
-    let orders = Orders::new(&format!("http://{nobody}").parse().unwrap(), None, LIMIT).unwrap();
+    let orders = Orders::new(&format!("http://{nobody}").parse().unwrap(), None, None, LIMIT).unwrap();
     let placed = place(&orders, &[1, 2, 3]).await;
     assert!(placed.iter().all(|placed| matches!(placed, Err(CallError::NothingHappened(_)))), "{placed:?}");
 }
@@ -170,4 +170,26 @@ async fn an_order_past_its_deadline_does_not_leave_with_the_others() {
     assert!(matches!(late, Err(CallError::NothingHappened(_))), "{late:?}");
     assert!(on_time.iter().all(Result::is_ok), "{on_time:?}");
     assert_eq!(fake.calls(), ["place_orders"]);
+}
+
+#[tokio::test]
+async fn calls_that_are_stuck_step_aside_for_those_behind_them() {
+    let (orders, fake) = world().await;
+    fake.on("place_order", |request: proto::PlaceOrderRequest| async move {
+        match quantity(&request) {
+            1 => std::future::pending().await,
+            quantity => Ok(placed(quantity)),
+        }
+    });
+    let tasks = Tasks::new();
+    for stuck in 1..=2 {
+        let orders = orders.clone();
+        drop(tasks.spawn("stuck", async move { place(&orders, &[1]).await }));
+        while fake.calls().len() < stuck {
+            tokio::task::yield_now().await;
+        }
+    }
+    // Every flight of the lane is out, and neither comes back before its deadline.
+    assert_eq!(place(&orders, &[9]).await[0].as_ref().unwrap(), &placed(9).answer);
+    assert_eq!(tasks.len(), 2);
 }

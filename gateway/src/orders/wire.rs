@@ -1,9 +1,10 @@
 //! One call from its first step to its answer, or to the word on what can have happened.
 
 use chassis::{deadline::Deadline, trace::GrpcClientService};
+use dial::Channel;
 use idem_proto::orders::v1::orders_service_client::OrdersServiceClient;
 use std::future::Future;
-use tonic::{Request, Response, Status, metadata::AsciiMetadataValue, transport::Channel};
+use tonic::{Request, Response, Status, metadata::AsciiMetadataValue};
 
 use super::{
     CallError,

@@ -29,7 +29,7 @@ fn router() -> Router {
     // Nobody listens on the port of the discard protocol.
     let nobody: chassis::flags::Endpoint = "http://127.0.0.1:9".parse().unwrap();
     let upstream_timeout = Duration::from_secs(5);
-    let orders = Orders::new(&nobody, None, upstream_timeout).unwrap();
+    let orders = Orders::new(&nobody, None, None, upstream_timeout).unwrap();
     let idem = IdemClient::connect_lazy(nobody.to_string(), None).unwrap();
     let work = chassis::tasks::Tasks::new();
     let hooks = Hooks::new(move |operation| drop(work.spawn("operation", operation)));

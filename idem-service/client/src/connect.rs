@@ -1,26 +1,18 @@
-//! Channels to the service: lazy, kept alive, reconnecting.
+//! The way to the service: lazy, kept alive, reconnecting, spread over its replicas.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use dial::{Channel, ClientTls, Dns, EndpointError, Resolve, Settings};
 use http::HeaderMap;
 use idem_proto::idem::v1::{
     admin_service_client::AdminServiceClient, idempotency_service_client::IdempotencyServiceClient,
 };
-use tonic::{
-    metadata::{Ascii, MetadataMap, MetadataValue},
-    transport::{Channel, Endpoint},
-};
+use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 use tracing::Span;
 
-use crate::IdemClient;
+use crate::{IdemClient, repeat::Budget};
 
-// A second channel is a second connection: a try that hangs on one is repeated on the other.
+// Connections to each replica: a try that hangs on one is repeated on the other.
 const CHANNELS_DEFAULT: usize = 2;
 // Shorter than one try, so that the next try finds a fresh attempt at connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(800);
@@ -46,11 +38,10 @@ pub struct TokenError;
 
 /// An endpoint that nobody can connect to.
 #[derive(Debug, thiserror::Error)]
-#[error("{endpoint:?} is not an endpoint such as http://host:port")]
+#[error("{endpoint:?} cannot be called: {why}")]
 pub struct ConnectError {
     endpoint: String,
-    #[source]
-    source: Option<tonic::transport::Error>,
+    why: EndpointError,
 }
 
 /// How to connect.
@@ -60,13 +51,16 @@ pub struct Builder {
     token: Option<ServiceToken>,
     channels: usize,
     fold: bool,
+    tls: Option<ClientTls>,
+    resolver: Arc<dyn Resolve>,
     trace_hook: Option<TraceHook>,
 }
 
 /// The connections of one client, and what every request carries.
 pub(crate) struct Channels {
-    channels: Vec<Channel>,
-    next: AtomicUsize,
+    channel: Channel,
+    /// What repeating may cost.
+    pub(crate) budget: Budget,
     authorization: Option<MetadataValue<Ascii>>,
     trace_hook: Option<TraceHook>,
 }
@@ -104,7 +98,15 @@ impl ServiceToken {
 
 impl Builder {
     pub(crate) fn new(endpoint: impl Into<String>) -> Self {
-        Self { endpoint: endpoint.into(), token: None, channels: CHANNELS_DEFAULT, fold: true, trace_hook: None }
+        Self {
+            endpoint: endpoint.into(),
+            token: None,
+            channels: CHANNELS_DEFAULT,
+            fold: true,
+            tls: None,
+            resolver: Arc::new(Dns),
+            trace_hook: None,
+        }
     }
 
     /// The bearer token to show.
@@ -113,7 +115,7 @@ impl Builder {
         Self { token: token.into(), ..self }
     }
 
-    /// How many connections to keep; at least one. Calls go round them, and a repeated try takes the next one.
+    /// How many connections to keep to each replica; at least one. Calls go where the fewest wait, and a repeated try takes another.
     #[must_use]
     pub fn channels(self, channels: usize) -> Self {
         Self { channels: channels.max(1), ..self }
@@ -125,28 +127,39 @@ impl Builder {
         Self { fold, ..self }
     }
 
+    /// Whom to believe, and what to show, on `https://` endpoints.
+    #[must_use]
+    pub fn tls(self, tls: impl Into<Option<ClientTls>>) -> Self {
+        Self { tls: tls.into(), ..self }
+    }
+
+    /// How the addresses of the replicas are found; by the system's resolver by default, again and again.
+    #[must_use]
+    pub fn resolver(self, resolver: Arc<dyn Resolve>) -> Self {
+        Self { resolver, ..self }
+    }
+
     /// Called with the metadata of each request, inside the span of the call: the place to write `traceparent`.
     #[must_use]
     pub fn trace_with(self, hook: impl Fn(&mut HeaderMap) + Send + Sync + 'static) -> Self {
         Self { trace_hook: Some(Arc::new(hook)), ..self }
     }
 
-    /// A client that connects at its first call, and again whenever a connection is lost. Must be called on a tokio runtime.
+    /// A client that connects at its first call, and again whenever a connection is lost. It may be made before its service is there.
     pub fn connect_lazy(self) -> Result<IdemClient, ConnectError> {
-        let refused = |source| ConnectError { endpoint: self.endpoint.clone(), source };
-        let endpoint = Endpoint::from_shared(self.endpoint.clone()).map_err(|e| refused(Some(e)))?;
-        if endpoint.uri().scheme_str() != Some("http") || endpoint.uri().authority().is_none() {
-            return Err(refused(None));
-        }
-        let endpoint = endpoint
-            .connect_timeout(CONNECT_TIMEOUT)
-            .http2_keep_alive_interval(PING_INTERVAL)
-            .keep_alive_timeout(PING_TIMEOUT)
-            .keep_alive_while_idle(true)
-            .tcp_nodelay(true);
+        let settings = Settings {
+            tls: self.tls,
+            connections: self.channels,
+            connect_timeout: CONNECT_TIMEOUT,
+            ping: (PING_INTERVAL, PING_TIMEOUT),
+            resolver: self.resolver,
+            ..Settings::default()
+        };
+        let channel =
+            Channel::new(&self.endpoint, settings).map_err(|why| ConnectError { endpoint: self.endpoint, why })?;
         let channels = Channels {
-            channels: (0..self.channels).map(|_| endpoint.connect_lazy()).collect(),
-            next: AtomicUsize::new(0),
+            channel,
+            budget: Budget::default(),
             authorization: self.token.map(|token| token.0),
             trace_hook: self.trace_hook,
         };
@@ -157,9 +170,9 @@ impl Builder {
 // === impl Channels ===
 
 impl Channels {
-    /// The next connection in turn.
-    pub(crate) fn next(&self) -> Channel {
-        self.channels[self.next.fetch_add(1, Ordering::Relaxed) % self.channels.len()].clone()
+    /// Every connection; each call takes the best one.
+    pub(crate) fn channel(&self) -> Channel {
+        self.channel.clone()
     }
 
     /// What a request under `span` would carry as its trace; empty without any.
@@ -197,6 +210,8 @@ mod tests {
             assert!(error.to_string().contains("http://host:port"), "{error}");
         }
         assert!(Builder::new("http://localhost:7001").connect_lazy().is_ok());
+        let Err(error) = Builder::new("https://localhost:7001").connect_lazy() else { panic!("whom to believe?") };
+        assert!(error.to_string().contains("whose certificates to believe"), "{error}");
     }
 
     #[test]

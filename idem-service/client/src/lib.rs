@@ -3,6 +3,9 @@
 //! It speaks the types of [`idem_core`], repeats a call that may not have arrived (every call says how long it may take; each
 //! try is short, so that one that hangs is made again under the same attempt id), and reconnects by itself.
 //!
+//! A service of several replicas is one endpoint: its name is resolved again and again, calls are spread over every address, and a replica
+//! that fails or hangs is left out until it answers ([`dial`]).
+//!
 //! Reserve and Complete travel together when many are asked for at once: a lone call leaves at once as itself, and what arrives
 //! while others are under way goes as one `ReserveMany` or `CompleteMany`. Nobody waits for company, every caller keeps its own
 //! deadline and its own answer, and [`Builder::fold`] turns it off.
@@ -53,6 +56,8 @@ mod wire;
 pub use admin::{KeyRecord, LiveKeys};
 pub use answers::{Finished, Granted, Intent, KeyId, Reclaimed, Renewed, Replay, Reserved, Stale, Superseded};
 pub use client::IdemClient;
+pub use dial::{ClientFiles, ClientTls, CredentialsError, EndpointError, Resolve};
+
 pub use connect::{Builder, ConnectError, ServiceToken, TokenError};
 pub use error::ClientError;
 pub use reservation::{Begun, Reservation};

@@ -3,9 +3,10 @@
 use http::Uri;
 use std::{fmt, str::FromStr};
 
-/// `http://host:port`, nothing before, between or after.
+/// `http://host:port` or `https://host:port`, nothing before, between or after.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Endpoint {
+    is_encrypted: bool,
     authority: http::uri::Authority,
 }
 
@@ -30,10 +31,19 @@ impl Endpoint {
         self.authority.port_u16().expect("from_str refuses an endpoint without a port")
     }
 
+    /// Whether it is `https://`.
+    pub fn is_encrypted(&self) -> bool {
+        self.is_encrypted
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.is_encrypted { "https" } else { "http" }
+    }
+
     /// The endpoint as a URI with the path `/`.
     pub fn uri(&self) -> Uri {
         Uri::builder()
-            .scheme(http::uri::Scheme::HTTP)
+            .scheme(self.scheme())
             .authority(self.authority.clone())
             .path_and_query("/")
             .build()
@@ -49,8 +59,9 @@ impl FromStr for Endpoint {
         let Some((scheme, _)) = text.split_once("://") else {
             return refused("it does not begin with http://");
         };
-        if !scheme.eq_ignore_ascii_case("http") {
-            return refused("only http:// is supported");
+        let is_encrypted = scheme.eq_ignore_ascii_case("https");
+        if !is_encrypted && !scheme.eq_ignore_ascii_case("http") {
+            return refused("only http:// and https:// are supported");
         }
         let Ok(uri) = text.parse::<Uri>() else {
             return refused("it is not a URL");
@@ -69,7 +80,7 @@ impl FromStr for Endpoint {
             return refused("the host is missing");
         }
         match authority.port_u16() {
-            Some(port) if port != 0 => Ok(Self { authority }),
+            Some(port) if port != 0 => Ok(Self { is_encrypted, authority }),
             _ => refused("the port is missing or is none"),
         }
     }
@@ -77,7 +88,7 @@ impl FromStr for Endpoint {
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}", self.authority)
+        write!(f, "{}://{}", self.scheme(), self.authority)
     }
 }
 
@@ -87,6 +98,7 @@ mod tests {
 
     #[test]
     fn host_and_port_are_read_and_written_back() {
+        assert_eq!("HTTPS://idem:7001".parse::<Endpoint>().unwrap().to_string(), "https://idem:7001");
         for (text, host, port) in [
             ("http://127.0.0.1:7001", "127.0.0.1", 7001),
             ("http://idem:7001/", "idem", 7001),
@@ -103,7 +115,8 @@ mod tests {
     fn everything_else_is_refused_with_the_reason() {
         let table = [
             ("127.0.0.1:7001", "does not begin with http://"),
-            ("https://idem:7001", "only http://"),
+            ("ftp://idem:7001", "only http:// and https://"),
+            ("https://idem", "port is missing"),
             ("http://idem", "port is missing"),
             ("http://idem:0", "port is missing"),
             ("http://idem:port", "port is missing or is none"),

@@ -4,11 +4,14 @@ use super::{
     ARRIVAL_GRACE, HangUp,
     arriving::{ARRIVAL_LIMIT, Arriving},
     in_flight::{InFlight, Ticket, TrackedBody},
-    io::{HEAD_LIMIT, Sniffed, Stream, sniff},
+    io::{HEAD_LIMIT, Sniffed, Stream, Wire, sniff},
     taken::Taken,
     unread::ReadToItsEnd,
 };
-use crate::shutdown::Shutdown;
+use crate::{
+    shutdown::Shutdown,
+    tls::{PeerNames, ServerTls},
+};
 use axum::{Router, body::Body, extract::ConnectInfo};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
 use hyper::{
@@ -20,7 +23,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::graceful::GracefulConnection,
 };
-use std::{net::SocketAddr, pin::pin, time::Duration};
+use std::{io, net::SocketAddr, pin::pin, sync::OnceLock, time::Duration};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
@@ -54,6 +57,8 @@ pub(super) enum Protocol {
 pub(super) struct Connection {
     pub(super) router: Router,
     pub(super) protocol: Protocol,
+    /// None: plaintext.
+    pub(super) tls: Option<ServerTls>,
     pub(super) peer: SocketAddr,
     pub(super) shutdown: Shutdown,
     /// Requests of the whole server.
@@ -71,31 +76,50 @@ impl Connection {
             self.shutdown.draining().await;
             tokio::time::sleep(ARRIVAL_GRACE).await;
         };
+        // Written once, when the handshake is over; without TLS never.
+        let names = OnceLock::new();
+        let opened = async { sniff(self.handshake(tcp, &names).await?, &here).await };
         let sniffed = tokio::select! {
             biased;
-            sniffed = tokio::time::timeout(HEAD_LIMIT, sniff(tcp, &here)) => sniffed,
+            sniffed = tokio::time::timeout(HEAD_LIMIT, opened) => sniffed,
             () = arrival_over => return,
             () = self.cut.cancelled() => return,
         };
         match sniffed {
-            Ok(Ok(Some(Sniffed::Http1(stream)))) => self.serve_http1(stream, here).await,
-            Ok(Ok(Some(Sniffed::Http2(stream)))) => self.serve_http2(stream, here).await,
+            Ok(Ok(Some(Sniffed::Http1(stream)))) => self.serve_http1(stream, here, names.into_inner()).await,
+            Ok(Ok(Some(Sniffed::Http2(stream)))) => self.serve_http2(stream, here, names.into_inner()).await,
             // The client left, or never said a word.
             Ok(Ok(None) | Err(_)) | Err(_) => {}
         }
     }
 
-    async fn serve_http1(&self, stream: Stream, here: InFlight) {
+    /// What a client says in plain text, after the TLS handshake if there is one.
+    async fn handshake(&self, tcp: TcpStream, names: &OnceLock<PeerNames>) -> io::Result<Wire> {
+        let Some(tls) = &self.tls else { return Ok(Wire::Plain(tcp)) };
+        let (stream, peer) = tls.accept(tcp).await.inspect_err(|error| {
+            // Anybody can cause it, so it is no warning; who is refused for a certificate wants to find it.
+            tracing::info!(peer = %self.peer, %error, "a TLS handshake failed");
+        })?;
+        if let Some(peer) = peer {
+            let _ = names.set(peer);
+        }
+        Ok(Wire::Tls(Box::new(stream)))
+    }
+
+    async fn serve_http1(&self, stream: Stream, here: InFlight, names: Option<PeerNames>) {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(IDLE_LIMIT)
             .max_headers(HEADERS_MAX)
             .max_buf_size(HEAD_MAX)
-            .serve_connection(TokioIo::new(Taken::new(stream)), service_fn(|request| self.answer(request, &here)));
+            .serve_connection(
+                TokioIo::new(Taken::new(stream)),
+                service_fn(|request| self.answer(request, &here, names.as_ref())),
+            );
         self.run(connection).await;
     }
 
-    async fn serve_http2(&self, stream: Stream, here: InFlight) {
+    async fn serve_http2(&self, stream: Stream, here: InFlight, names: Option<PeerNames>) {
         let streams = match self.protocol {
             Protocol::Public => 256,
             Protocol::Internal => 4096,
@@ -115,7 +139,10 @@ impl Connection {
             .max_header_list_size(HEAD_MAX as u32)
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(2 * WINDOW)
-            .serve_connection(TokioIo::new(Taken::new(stream)), service_fn(|request| self.answer(request, &here)));
+            .serve_connection(
+                TokioIo::new(Taken::new(stream)),
+                service_fn(|request| self.answer(request, &here, names.as_ref())),
+            );
         self.run(connection).await;
     }
 
@@ -141,10 +168,14 @@ impl Connection {
         &self,
         mut request: Request<Incoming>,
         here: &InFlight,
+        names: Option<&PeerNames>,
     ) -> impl Future<Output = Result<Response<TrackedBody>, HangUp>> + use<> {
         let ticket = Ticket::new(&self.in_flight, here);
         let version = request.version();
         request.extensions_mut().insert(ConnectInfo(self.peer));
+        if let Some(names) = names {
+            request.extensions_mut().insert(names.clone());
+        }
         // Our own services stream as they like; their calls bring deadlines.
         let limit = (self.protocol == Protocol::Public).then_some(ARRIVAL_LIMIT);
         let (head, body) = request.into_parts();

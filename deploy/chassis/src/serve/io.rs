@@ -1,6 +1,7 @@
 //! Which protocol a client speaks, and how long it may take to say what it wants.
 
 use super::in_flight::InFlight;
+use credentials::ServerStream;
 use std::{
     future::Future,
     io::{self, ErrorKind},
@@ -27,9 +28,15 @@ pub(super) enum Sniffed {
     Http2(Stream),
 }
 
-/// A TCP stream that gives its first bytes again, and on HTTP/1 watches the time that a request's head takes.
+/// What bytes come over.
+pub(super) enum Wire {
+    Plain(TcpStream),
+    Tls(Box<ServerStream<TcpStream>>),
+}
+
+/// A stream that gives its first bytes again, and on HTTP/1 watches the time that a request's head takes.
 pub(super) struct Stream {
-    tcp: TcpStream,
+    wire: Wire,
     prefix: Prefix,
     head: HeadWatch,
 }
@@ -57,11 +64,11 @@ struct Head {
 }
 
 /// Reads until the protocol is certain. None when the client closes without a word.
-pub(super) async fn sniff(mut tcp: TcpStream, in_flight: &InFlight) -> io::Result<Option<Sniffed>> {
+pub(super) async fn sniff(mut wire: Wire, in_flight: &InFlight) -> io::Result<Option<Sniffed>> {
     let since = Instant::now();
     let mut prefix = Prefix { bytes: [0; PREFACE.len()], given: 0, len: 0 };
     while prefix.len < PREFACE.len() {
-        let read = tcp.read(&mut prefix.bytes[prefix.len..]).await?;
+        let read = wire.read(&mut prefix.bytes[prefix.len..]).await?;
         prefix.len += read;
         if prefix.len == 0 {
             return Ok(None);
@@ -69,11 +76,11 @@ pub(super) async fn sniff(mut tcp: TcpStream, in_flight: &InFlight) -> io::Resul
         if read == 0 || prefix.bytes[..prefix.len] != PREFACE[..prefix.len] {
             let head = Some(Head { since, after: 0 });
             let head = HeadWatch { in_flight: Some(in_flight.clone()), head, timer: None };
-            return Ok(Some(Sniffed::Http1(Stream { tcp, prefix, head })));
+            return Ok(Some(Sniffed::Http1(Stream { wire, prefix, head })));
         }
     }
     let head = HeadWatch { in_flight: None, head: None, timer: None };
-    Ok(Some(Sniffed::Http2(Stream { tcp, prefix, head })))
+    Ok(Some(Sniffed::Http2(Stream { wire, prefix, head })))
 }
 
 // === impl HeadWatch ===
@@ -122,7 +129,7 @@ impl AsyncRead for Stream {
             return Poll::Ready(Ok(()));
         }
         let before = buf.filled().len();
-        if let Poll::Ready(result) = Pin::new(&mut this.tcp).poll_read(cx, buf) {
+        if let Poll::Ready(result) = Pin::new(&mut this.wire).poll_read(cx, buf) {
             if buf.filled().len() > before {
                 this.head.received();
             }
@@ -135,15 +142,15 @@ impl AsyncRead for Stream {
 
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write(cx, buf)
+        Pin::new(&mut self.wire).poll_write(cx, buf)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_flush(cx)
+        Pin::new(&mut self.wire).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_shutdown(cx)
+        Pin::new(&mut self.wire).poll_shutdown(cx)
     }
 
     fn poll_write_vectored(
@@ -151,10 +158,62 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write_vectored(cx, bufs)
+        Pin::new(&mut self.wire).poll_write_vectored(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.tcp.is_write_vectored()
+        self.wire.is_write_vectored()
+    }
+}
+
+// === impl Wire ===
+
+impl AsyncRead for Wire {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
+            Self::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_write(cx, buf),
+            Self::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_write_vectored(cx, bufs),
+            Self::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(tcp) => tcp.is_write_vectored(),
+            Self::Tls(tls) => tls.is_write_vectored(),
+        }
     }
 }

@@ -1,34 +1,13 @@
 //! The `--service-tokens` file.
 
 use super::{
-    TokenGrant,
+    CallerGrant, Grants, Proof,
     grant::{Grant, RpcPattern, ScopePattern},
 };
 use crate::clock;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
-use std::{fs, io, path::Path, path::PathBuf, sync::Arc};
-
-/// A `--service-tokens` file that cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ServiceAuthError {
-    /// The file could not be read.
-    #[error("cannot read the service tokens in {}", path.display())]
-    Read {
-        /// Where it should be.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The file does not say what it must.
-    #[error("the service tokens in {} cannot be used: {why}", path.display())]
-    Content {
-        /// Where it is.
-        path: PathBuf,
-        /// Which entry, and what is wrong with it.
-        why: String,
-    },
-}
+use std::sync::Arc;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -36,35 +15,32 @@ struct Entry {
     service: String,
     sha256: Option<String>,
     token: Option<String>,
+    certificate: Option<String>,
     scopes: Vec<String>,
     rpcs: Vec<String>,
     expires_at: Option<String>,
 }
 
-pub(super) fn load(path: &Path) -> Result<Vec<TokenGrant>, ServiceAuthError> {
-    let text = fs::read_to_string(path).map_err(|source| ServiceAuthError::Read { path: path.to_owned(), source })?;
-    parse(&text).map_err(|why| ServiceAuthError::Content { path: path.to_owned(), why })
-}
-
-pub(super) fn parse(text: &str) -> Result<Vec<TokenGrant>, String> {
-    if text.trim().is_empty() {
+pub(super) fn parse(text: &[u8]) -> Result<Grants, String> {
+    if text.trim_ascii().is_empty() {
         return Err("the file is empty".to_owned());
     }
     let entries: Vec<serde_json::Value> =
-        serde_json::from_str(text).map_err(|error| format!("it is not a JSON array of entries ({error})"))?;
+        serde_json::from_slice(text).map_err(|error| format!("it is not a JSON array of entries ({error})"))?;
     if entries.is_empty() {
         return Err("it has no entry, so nobody could call".to_owned());
     }
-    let mut grants: Vec<TokenGrant> = Vec::with_capacity(entries.len());
+    let mut grants: Vec<CallerGrant> = Vec::with_capacity(entries.len());
     for (place, value) in entries.into_iter().enumerate() {
         let name = name_of(place, &value);
         let grant = parse_entry(value).map_err(|why| format!("{name}: {why}"))?;
-        if let Some(twin) = grants.iter().position(|other| other.digest == grant.digest) {
-            return Err(format!("{name}: its token is that of entry {} too", twin + 1));
+        if let Some(twin) = grants.iter().position(|other| other.proof == grant.proof) {
+            let what = if matches!(grant.proof, Proof::Token(_)) { "token" } else { "certificate" };
+            return Err(format!("{name}: its {what} is that of entry {} too", twin + 1));
         }
         grants.push(grant);
     }
-    Ok(grants)
+    Ok(grants.into())
 }
 
 fn name_of(place: usize, value: &serde_json::Value) -> String {
@@ -74,16 +50,18 @@ fn name_of(place: usize, value: &serde_json::Value) -> String {
     }
 }
 
-fn parse_entry(value: serde_json::Value) -> Result<TokenGrant, String> {
+fn parse_entry(value: serde_json::Value) -> Result<CallerGrant, String> {
     let entry: Entry = serde_json::from_value(value).map_err(|error| error.to_string())?;
     if entry.service.is_empty() {
         return Err("service is empty".to_owned());
     }
-    let digest = match (&entry.sha256, &entry.token) {
-        (Some(digest), None) => parse_digest(digest)?,
-        (None, Some(token)) => digest_of(token)?,
-        (Some(_), Some(_)) => return Err("give sha256 or token, not both".to_owned()),
-        (None, None) => return Err("sha256 or token is missing".to_owned()),
+    let proof = match (&entry.sha256, &entry.token, entry.certificate) {
+        (Some(digest), None, None) => Proof::Token(parse_digest(digest)?),
+        (None, Some(token), None) => Proof::Token(digest_of(token)?),
+        (None, None, Some(name)) if name.trim().is_empty() => return Err("certificate is empty".to_owned()),
+        (None, None, Some(name)) => Proof::Certificate(name),
+        (None, None, None) => return Err("sha256, token or certificate is missing".to_owned()),
+        _ => return Err("give one of sha256, token and certificate".to_owned()),
     };
     let expires_at = entry.expires_at.as_deref().map(clock::parse_rfc3339).transpose();
     let grant = Grant {
@@ -92,8 +70,8 @@ fn parse_entry(value: serde_json::Value) -> Result<TokenGrant, String> {
         rpcs: entry.rpcs.iter().map(|text| RpcPattern::parse(text)).collect::<Result<_, _>>()?,
         anonymous: false,
     };
-    Ok(TokenGrant {
-        digest,
+    Ok(CallerGrant {
+        proof,
         expires_at: expires_at.map_err(|error| format!("expiresAt {error}"))?,
         grant: Arc::new(grant),
     })
@@ -116,6 +94,8 @@ fn digest_of(token: &str) -> Result<[u8; 32], String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::service_auth::ServiceAuth;
+    use std::path::Path;
 
     #[test]
     fn every_fault_is_one_sentence_that_names_the_entry() {
@@ -126,10 +106,10 @@ mod tests {
             ("{}", "not a JSON array"),
             ("[", "not a JSON array"),
             (r#"[7]"#, "entry 1: "),
-            (r#"[{"service":"a","scopes":[],"rpcs":[]}]"#, "entry 1 (`a`): sha256 or token is missing"),
+            (r#"[{"service":"a","scopes":[],"rpcs":[]}]"#, "entry 1 (`a`): sha256, token or certificate is missing"),
             (
                 r#"[{"service":"a","token":"t","sha256":"00","scopes":[],"rpcs":[]}]"#,
-                "entry 1 (`a`): give sha256 or token, not both",
+                "entry 1 (`a`): give one of sha256, token and certificate",
             ),
             (
                 r#"[{"service":"a","sha256":"00","scopes":[],"rpcs":[]}]"#,
@@ -157,24 +137,20 @@ mod tests {
             ),
         ];
         for (text, expected) in table {
-            let why = parse(text).err().unwrap_or_else(|| panic!("accepted: {text}"));
+            let why = parse(text.as_bytes()).err().unwrap_or_else(|| panic!("accepted: {text}"));
             assert!(why.contains(expected), "{text}\n  {why}");
             assert!(!why.contains('\n'), "{why}");
         }
     }
 
     #[test]
-    fn a_missing_file_says_where_it_should_be() {
-        let error = load(Path::new("/nowhere/tokens.json")).err().unwrap();
+    fn a_missing_or_broken_file_is_named() {
+        let error = ServiceAuth::load(Path::new("/nowhere/tokens.json")).err().unwrap();
         assert!(
             crate::process::sentence(&error).starts_with("cannot read the service tokens in /nowhere/tokens.json: ")
         );
-    }
-
-    #[test]
-    fn a_file_that_is_wrong_is_named() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let error = load(file.path()).err().unwrap();
+        let error = ServiceAuth::load(file.path()).err().unwrap();
         assert!(error.to_string().contains(&file.path().display().to_string()), "{error}");
     }
 }

@@ -26,7 +26,8 @@ pub(super) enum ScopePattern {
     Prefix(String),
 }
 
-/// `*`, `Reserve`, `AdminService/*`, `IdempotencyService/Reserve` or the same with the package.
+/// `*`, `Reserve`, `AdminService/*`, `IdempotencyService/Reserve` or the same with the package. `*` alone is everything but what
+/// administrators do, which needs a grant of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RpcPattern {
     /// None: of any service.
@@ -35,11 +36,32 @@ pub(super) struct RpcPattern {
     method: Option<String>,
 }
 
+/// A service of this name needs a grant that names it, or its method.
+const ADMINISTRATION: &str = "AdminService";
+
+/// Every service with keys of its own needs this one, to settle what its crashes left behind, and is shown only its own.
+const NO_ADMINISTRATION: &str = "ListStale";
+
 static ANONYMOUS: LazyLock<Arc<Grant>> = LazyLock::new(|| {
-    let anything = RpcPattern { service: None, method: None };
     let scopes = vec![ScopePattern::Prefix(String::new())];
-    Arc::new(Grant { service: "anonymous".to_owned(), scopes, rpcs: vec![anything], anonymous: true })
+    Arc::new(Grant { service: "anonymous".to_owned(), scopes, rpcs: Vec::new(), anonymous: true })
 });
+
+// === impl Grant ===
+
+impl Grant {
+    /// What a certificate opens where no file says more: every scope, and `*`.
+    pub(super) fn of_a_service(name: &str) -> Self {
+        let scopes = vec![ScopePattern::Prefix(String::new())];
+        let rpcs = vec![RpcPattern { service: None, method: None }];
+        Self { service: name.to_owned(), scopes, rpcs, anonymous: false }
+    }
+
+    /// Known, and allowed nothing.
+    pub(super) fn of_a_stranger(name: &str) -> Self {
+        Self { service: name.to_owned(), scopes: Vec::new(), rpcs: Vec::new(), anonymous: false }
+    }
+}
 
 // === impl Caller ===
 
@@ -86,7 +108,7 @@ impl Caller {
     /// Whether the caller may call `path`, such as `/idem.v1.IdempotencyService/Reserve`.
     pub fn may_call(&self, path: &str) -> bool {
         let (service, method) = split_path(path);
-        self.grant.rpcs.iter().any(|pattern| pattern.covers(service, method))
+        self.grant.anonymous || self.grant.rpcs.iter().any(|pattern| pattern.covers(service, method))
     }
 }
 
@@ -155,6 +177,10 @@ impl RpcPattern {
     }
 
     fn covers(&self, service: &str, method: &str) -> bool {
+        if self.service.is_none() && self.method.is_none() {
+            let name = service.rsplit_once('.').map_or(service, |(_, name)| name);
+            return name != ADMINISTRATION || method == NO_ADMINISTRATION;
+        }
         let service_fits = self.service.as_deref().is_none_or(|own| {
             // The name with its package, or the name alone.
             own == service || service.rsplit_once('.').is_some_and(|(_, name)| own == name)
@@ -181,7 +207,7 @@ mod tests {
         const RESERVE: &str = "/idem.v1.IdempotencyService/Reserve";
         const LIST: &str = "/idem.v1.AdminService/List";
         let table = [
-            ("*", true, true),
+            ("*", true, false),
             ("Reserve", true, false),
             ("List", false, true),
             ("idem.v1.IdempotencyService/Reserve", true, false),
@@ -198,6 +224,8 @@ mod tests {
             let caller = caller(&[], &[pattern]);
             assert_eq!((caller.may_call(RESERVE), caller.may_call(LIST)), (reserve, list), "{pattern}");
         }
+        assert!(caller(&[], &["*"]).may_call("/idem.v1.AdminService/ListStale"));
+        assert!(Caller::anonymous().may_call(LIST));
         assert!(!caller(&["*"], &[]).may_call(RESERVE));
         assert!(!caller(&["*"], &["*"]).may_use_scopes_under("") || caller(&["*"], &["*"]).may_use_scope(""));
     }

@@ -1,6 +1,6 @@
 //! The layer that asks every caller of a gRPC server who it is.
 
-use super::{Caller, ServiceAuth};
+use super::{Caller, PeerNames, ServiceAuth};
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use std::{
@@ -15,7 +15,7 @@ use tower::{Layer, Service};
 
 /// Notes the [`Caller`] in the request's extensions, or refuses the call.
 ///
-/// Without a valid token the answer is UNAUTHENTICATED, without a grant for the RPC it is PERMISSION_DENIED. gRPC health is
+/// Without a valid token or certificate the answer is UNAUTHENTICATED, without a grant for the RPC it is PERMISSION_DENIED. gRPC health is
 /// open to everybody, reflection to everybody with a valid token. Which scopes a caller may use is for the service to
 /// judge, since only it knows where a request names them.
 #[derive(Debug, Clone)]
@@ -89,7 +89,8 @@ impl<S> ServiceAuthService<S> {
         if matches!(guard, Guard::Open) {
             return Ok(Caller::anonymous());
         }
-        let caller = self.auth.authenticate(request.headers()).map_err(|why| Refusal {
+        let names = request.extensions().get::<PeerNames>();
+        let caller = self.auth.authenticate_call(request.headers(), names).map_err(|why| Refusal {
             code: Code::Unauthenticated,
             message: why.message(),
             reason: "UNAUTHENTICATED",
@@ -101,7 +102,7 @@ impl<S> ServiceAuthService<S> {
         tracing::info!(caller = caller.service(), path, "caller has no grant for this RPC");
         Err(Refusal {
             code: Code::PermissionDenied,
-            message: "this service token does not grant the RPC",
+            message: "the caller has no grant for this RPC",
             reason: "RPC_NOT_GRANTED",
             error_domain: self.error_domain,
         })
@@ -185,6 +186,7 @@ pub(crate) fn refuse_with<B: Default>(
 mod tests {
     use super::*;
     use crate::service_auth::file;
+    use credentials::Watched;
     use http::header::AUTHORIZATION;
     use std::convert::Infallible;
     use tower::{ServiceExt, service_fn};
@@ -220,7 +222,8 @@ mod tests {
     async fn each_path_asks_for_what_it_guards() {
         let tokens =
             r#"[{"service": "gateway", "token": "all", "scopes": ["rest/*"], "rpcs": ["IdempotencyService/*"]}]"#;
-        let auth = ServiceAuth { grants: Some(file::parse(tokens).unwrap().into()) };
+        let auth =
+            ServiceAuth { grants: Some(Watched::fixed(file::parse(tokens.as_bytes()).unwrap())), certificates: false };
         let unauthenticated = || Err((Code::Unauthenticated, "UNAUTHENTICATED".to_owned()));
         let denied = || Err((Code::PermissionDenied, "RPC_NOT_GRANTED".to_owned()));
         let table = [

@@ -2,8 +2,9 @@
 
 use std::future::Future;
 
+use dial::Channel;
 use idem_proto::idem::v1 as proto;
-use tonic::{Request, Response, Status, transport::Channel};
+use tonic::{Request, Response, Status};
 
 use crate::connect::{keys, many_keys};
 

@@ -5,4 +5,5 @@
 mod calls;
 mod connections;
 mod folding;
+mod replicas;
 mod server;
