@@ -19,6 +19,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A store that takes longer for a sign of life does not serve either.
 const PING_LIMIT: Duration = Duration::from_secs(1);
 
+/// Asked by whoever restarts processes: serving as long as the process answers. A store that is away is no reason to start anew.
+const LIVENESS: &str = "liveness";
+
 /// Lets `/readyz` ask the store.
 pub(crate) fn check_store(readiness: &Readiness, store: &Arc<dyn Store>) {
     let store = store.clone();
@@ -31,6 +34,7 @@ pub(crate) fn check_store(readiness: &Readiness, store: &Arc<dyn Store>) {
 /// Knows every service, and that none serves yet.
 pub(crate) async fn reporter() -> HealthReporter {
     let reporter = HealthReporter::new();
+    reporter.set_service_status(LIVENESS, ServingStatus::Serving).await;
     set(&reporter, false).await;
     reporter
 }
