@@ -38,6 +38,14 @@ load *args:
 bars *args:
     cargo build --release --workspace --bins && target/release/load bars {{args}}
 
+# Kubernetes manifests against strict schemas, and against what the programs say of themselves
+manifests:
+    cargo build --workspace --bins && tests/manifests
+
+# The production overlay as pods of podman, rolled and killed under load; builds images first
+cluster:
+    tests/cluster
+
 # Breaks promises on purpose, and sees whether the campaign of faults notices
 sabotage *names:
     tests/sabotage {{names}}

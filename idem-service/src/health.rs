@@ -26,6 +26,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A store that takes longer for a sign of life does not serve either.
 const PING_LIMIT: Duration = Duration::from_secs(1);
 
+/// Asked by whoever restarts processes: serving as long as the process answers. A store that is away is no reason to start anew.
+const LIVENESS: &str = "liveness";
+
 /// Lets `/readyz` ask the store.
 pub(crate) fn check_store(readiness: &Readiness, store: &Arc<dyn Store>) {
     let store = store.clone();
@@ -64,6 +67,7 @@ impl Reporting {
     /// Knows every service, and that none serves yet.
     pub(crate) async fn new(store: Arc<dyn Store>, readiness: Readiness, shutdown: Shutdown) -> Self {
         let reporter = HealthReporter::new();
+        reporter.set_service_status(LIVENESS, ServingStatus::Serving).await;
         set(&reporter, false).await;
         let told = HealthService::from_health_reporter(reporter.clone());
         Self { shared: Arc::new(Shared { reporter, told, store, readiness, shutdown, seen: Mutex::default() }) }
@@ -108,7 +112,9 @@ impl Seen {
 #[tonic::async_trait]
 impl Health for Reporting {
     async fn check(&self, request: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
-        self.look().await;
+        if request.get_ref().service != LIVENESS {
+            self.look().await;
+        }
         self.shared.told.check(request).await
     }
 

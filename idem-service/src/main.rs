@@ -1,10 +1,11 @@
-//! `idem-service`: serves, migrates its store, or prints its configuration.
+//! `idem-service`: serves, migrates its store, prints its configuration, or asks one that runs whether it is ready.
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use chassis::{Allocator, flags, process, shutdown};
+use chassis::{Allocator, flags, healthcheck, process, shutdown};
 use clap::{Parser, Subcommand};
 use database::{Clock, StoreUrl};
 use idem_service::{Config, IdemService, StartError, store};
@@ -31,6 +32,12 @@ enum Command {
     },
     /// Print the configuration as environment variables, then exit.
     PrintConfig(Config),
+    /// Ask the service that runs here whether it is ready: exits with 0 if so, else with 1 and the reason.
+    Healthcheck {
+        /// Where its admin pages are.
+        #[arg(long, env = "IDEM_ADMIN_LISTEN", value_name = "IP:PORT", default_value = "127.0.0.1:7002")]
+        admin_listen: SocketAddr,
+    },
 }
 
 #[global_allocator]
@@ -42,6 +49,7 @@ fn main() -> ExitCode {
         Command::Serve(config) => process::run("idem-service", || judge(config), serve),
         Command::Migrate { store } => process::run("idem-service", || Ok::<_, StartError>(store), migrate),
         Command::PrintConfig(config) => process::run("idem-service", || judge(config), print),
+        Command::Healthcheck { admin_listen } => healthcheck::run("idem-service", admin_listen, "/readyz"),
     }
 }
 

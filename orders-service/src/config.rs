@@ -32,6 +32,8 @@ pub enum Command {
     Serve(Box<Config>),
     /// Bring the store to the schema of this release, then exit
     Migrate(Migrate),
+    /// Ask the service that runs here whether it is ready: exits with 0 if so, else with 1 and the reason
+    Healthcheck(Healthcheck),
 }
 
 /// Which store to migrate.
@@ -40,6 +42,14 @@ pub struct Migrate {
     /// sqlite:PATH or postgres://USER@HOST/DATABASE
     #[arg(long, env = "ORDERS_STORE", hide_env_values = true, value_name = "URL")]
     pub store: StoreUrl,
+}
+
+/// Which running service to ask.
+#[derive(Clone, Debug, Args)]
+pub struct Healthcheck {
+    /// Where its admin pages are
+    #[arg(long, env = "ORDERS_ADMIN_LISTEN", default_value = "127.0.0.1:7102", value_name = "IP:PORT")]
+    pub admin_listen: SocketAddr,
 }
 
 /// How the service is run.

@@ -20,6 +20,7 @@ use database::{Clock, Database, Migrated, OpenError, Options, StoreUrl};
 use idem_proto::{DESCRIPTORS, orders::v1::orders_service_server::OrdersServiceServer};
 use tokio::{net::TcpListener, time::Instant};
 use tonic::service::Routes;
+use tonic_health::ServingStatus;
 
 use crate::{
     acquirer::{
@@ -201,6 +202,8 @@ impl OrdersService {
         let (work, pages) = (Tasks::new(), Tasks::new());
         let (health_reporter, health) = tonic_health::server::health_reporter();
         health_reporter.set_serving::<OrdersServiceServer<Rpc>>().await;
+        // For whoever restarts processes: serving as long as the process answers.
+        health_reporter.set_service_status("liveness", ServingStatus::Serving).await;
         let orders = OrdersServiceServer::new(Rpc::new(self.shop.clone(), work.clone()));
         let routes = Routes::new(orders.max_decoding_message_size(serve::MESSAGE_MAX)).add_service(health);
         let routes = if self.has_reflection { reflect(routes) } else { routes };

@@ -1,11 +1,11 @@
-//! `orders-service [serve]` and `orders-service migrate --store URL`.
+//! `orders-service [serve]`, `orders-service migrate --store URL` and `orders-service healthcheck`.
 
 use std::{
     io::{self, Write as _},
     process::ExitCode,
 };
 
-use chassis::{Allocator, flags, process, shutdown};
+use chassis::{Allocator, flags, healthcheck, process, shutdown};
 use clap::Parser as _;
 use database::Clock;
 use orders_service::{
@@ -18,6 +18,9 @@ static ALLOCATOR: Allocator = Allocator;
 
 fn main() -> ExitCode {
     let cli = parse();
+    if let Some(Command::Healthcheck(healthcheck)) = &cli.command {
+        return healthcheck::run("orders-service", healthcheck.admin_listen, "/readyz");
+    }
     process::run("orders-service", || Ok::<_, anyhow::Error>(cli), run)
 }
 
@@ -40,7 +43,8 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
             Ok(())
         }
         Some(Command::Serve(config)) => serve(*config).await,
-        None => serve(cli.config).await,
+        // A health check has ended before a process was made of it.
+        None | Some(Command::Healthcheck(_)) => serve(cli.config).await,
     }
 }
 

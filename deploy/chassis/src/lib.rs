@@ -25,6 +25,7 @@ pub mod admin;
 pub mod clock;
 pub mod deadline;
 pub mod flags;
+pub mod healthcheck;
 pub mod listen;
 pub mod process;
 pub mod serve;

@@ -86,7 +86,7 @@ fn log_panics() {
 }
 
 #[allow(clippy::print_stderr, reason = "the last word of a process to the person who started it")]
-fn refuse(service_name: &str, error: &(dyn Error + 'static), code: ExitCode) -> ExitCode {
+pub(crate) fn refuse(service_name: &str, error: &(dyn Error + 'static), code: ExitCode) -> ExitCode {
     eprintln!("{service_name}: {}", sentence(error));
     code
 }

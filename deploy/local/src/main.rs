@@ -2,19 +2,44 @@
 
 use std::{
     io::{self, Write},
+    net::{Ipv4Addr, SocketAddr},
     process::ExitCode,
     time::Duration,
 };
 
-use chassis::{Allocator, admin::Readiness, process, shutdown};
-use clap::Parser;
+use chassis::{Allocator, admin::Readiness, healthcheck, process, shutdown};
+use clap::{Parser, Subcommand};
 use idem_local::{Addresses, Flags, World};
+
+/// Idem in one process: gateway, idempotency service, orders service and an acquirer to play with.
+#[derive(Parser)]
+#[command(name = "idem-local", version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Ask the system that runs here whether its gateway is ready: exits with 0 if so, else with 1 and the reason
+    Healthcheck {
+        /// The first of its seven ports, if it was given one
+        #[arg(long, env = "IDEM_LOCAL_PORT_BASE", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..=65529))]
+        port_base: Option<u16>,
+    },
+}
 
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
 fn main() -> ExitCode {
-    let flags = Flags::parse();
+    let Cli { command, flags } = Cli::parse();
+    if let Some(Command::Healthcheck { port_base }) = command {
+        let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, port_base.map_or(8081, |base| base + 1)));
+        return healthcheck::run("idem-local", admin, "/readyz");
+    }
     process::run("idem-local", || judge(flags), run)
 }
 

@@ -82,6 +82,8 @@ async fn calls_are_refused_in_time_while_postgres_is_away_and_served_when_it_is_
         assert_unavailable(&got.unwrap_err());
         assert_unavailable(&listed.unwrap_err());
         until_health(&server, "idem.v1.IdempotencyService", ServingStatus::NotServing).await;
+        // Nobody restarts it for that: the process is well.
+        until_health(&server, "liveness", ServingStatus::Serving).await;
         let (status, report) = readyz(&server).await;
         assert!(status == 503 && report.contains("store"), "{report}");
 
