@@ -1,13 +1,13 @@
 //! A store on the bench: its clock moved by hand, its tables open to the test.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
 use database::testing::{Scratch, postgres_url, sqlite_url};
 use database::{Clock, Database, Hand, Options, StoreUrl};
 use idem_core::{
-    AttemptId, Command, FencingToken, Fingerprint, IdempotencyKey, LeaseDuration, OperationId, Put, Record, Response,
+    AttemptId, Command, Fingerprint, IdempotencyKey, LeaseDuration, OperationId, Put, Record, Response,
     RetentionPeriod, Scope, TraceContext, Verdict, decide,
 };
 use idem_service::Sealing;
@@ -16,7 +16,7 @@ use idem_service::store::AuditRow;
 use idem_service::store::memory::MemoryStore;
 use idem_service::store::postgres::PostgresStore;
 use idem_service::store::sqlite::SqliteStore;
-use idem_service::store::{Audit, KeyId, SCHEMA, ScopePattern, Snapshot, Store, Swap, SwapRequest, Version};
+use idem_service::store::{KeyId, SCHEMA, ScopePattern, Snapshot, Store, Swap, SwapRequest, Version};
 use tokio_postgres::NoTls;
 use uuid::Uuid;
 

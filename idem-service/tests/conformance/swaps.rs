@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use idem_core::{Command, Deadline, GrantedBy, Until};
-use idem_service::store::{Audit, StoreError, Swap, SwapRequest, Version};
+use idem_core::{Command, Deadline, GrantedBy, IdempotencyKey, Until};
+use idem_service::store::{Audit, AuditRow, StoreError, Swap, SwapRequest, Version};
 
 use super::bench::*;
 

@@ -34,6 +34,8 @@ pub struct Process {
     pub name: String,
     /// Processor time so far.
     pub used: Duration,
+    /// Of those that it has started and that have ended.
+    pub used_by_ended: Duration,
 }
 
 /// Every process of the machine. One that ends meanwhile is left out.
@@ -48,8 +50,11 @@ fn process_of(stat: &str) -> Option<Process> {
     let (pid, rest) = stat.split_once(" (")?;
     let (name, rest) = rest.rsplit_once(") ")?;
     let parent = rest.split(' ').nth(1)?.parse().ok()?;
-    let used = Duration::from_millis(10 * ticks_of(stat)?);
-    Some(Process { pid: pid.parse().ok()?, parent, name: name.to_owned(), used })
+    let times: Vec<u64> = rest.split(' ').skip(11).take(4).map_while(|ticks| ticks.parse().ok()).collect();
+    let [user, system, ended_user, ended_system] = times[..] else { return None };
+    let time = |ticks| Duration::from_millis(10 * ticks);
+    let (used, used_by_ended) = (time(user + system), time(ended_user + ended_system));
+    Some(Process { pid: pid.parse().ok()?, parent, name: name.to_owned(), used, used_by_ended })
 }
 
 /// User and system time. The name may hold anything, so what follows is counted from its end.
@@ -91,11 +96,11 @@ mod tests {
 
     #[test]
     fn fields_behind_a_name_with_spaces_and_brackets_are_found() {
-        let stat = "42 (a) b (c) S 1 42 42 0 -1 4194304 100 0 0 0 17 5 0 0 20 0 3 0 100 0 0";
+        let stat = "42 (a) b (c) S 1 42 42 0 -1 4194304 100 0 0 0 17 5 3 4 20 0 3 0 100 0 0";
         assert_eq!(ticks_of(stat), Some(22));
         let process = process_of(stat).unwrap();
         assert_eq!((process.pid, process.parent, process.name.as_str()), (42, 1, "a) b (c"));
-        assert_eq!(process.used, Duration::from_millis(220));
+        assert_eq!((process.used, process.used_by_ended), (Duration::from_millis(220), Duration::from_millis(70)));
         assert_eq!(resident_of("Name:\tx\nVmRSS:\t   2048 kB\n"), Some(2 * 1024 * 1024));
     }
 

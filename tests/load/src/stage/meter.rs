@@ -14,7 +14,7 @@ const BASELINE: &str = "baseline";
 /// Reads the times of some processes and of all that they have started.
 #[derive(Clone, Debug)]
 pub struct Meter {
-    roots: Vec<u32>,
+    others: Vec<u32>,
 }
 
 /// What had been used at a moment.
@@ -33,13 +33,14 @@ pub struct Shares(BTreeMap<String, f64>);
 impl Meter {
     /// Of this process, `others`, and their descendants.
     pub fn of(others: &[u32]) -> Self {
-        Self { roots: std::iter::once(std::process::id()).chain(others.iter().copied()).collect() }
+        Self { others: others.to_vec() }
     }
 
     /// What they have used so far.
     pub fn read(&self) -> anyhow::Result<Reading> {
         let all = machine::processes()?;
-        let mut wanted = self.roots.clone();
+        let own = std::process::id();
+        let mut wanted: Vec<u32> = std::iter::once(own).chain(self.others.iter().copied()).collect();
         let mut next = 0;
         while let Some(parent) = wanted.get(next).copied() {
             next += 1;
@@ -47,7 +48,6 @@ impl Meter {
             let new: Vec<u32> = children.filter(|pid| !wanted.contains(pid)).collect();
             wanted.extend(new);
         }
-        let own = std::process::id();
         let own_name = all.iter().find(|process| process.pid == own).map(|process| process.name.clone());
         let named = |process: machine::Process| {
             let name = match process.pid {
@@ -55,7 +55,9 @@ impl Meter {
                 _ if Some(&process.name) == own_name.as_ref() => BASELINE.to_owned(),
                 _ => process.name,
             };
-            (process.pid, (name, process.used))
+            // Connections come and go with the rounds; programs that this one starts are read while they run.
+            let ended = if self.others.contains(&process.pid) { process.used_by_ended } else { Duration::ZERO };
+            (process.pid, (name, process.used + ended))
         };
         let used = all.into_iter().filter(|process| wanted.contains(&process.pid)).map(named).collect();
         Ok(Reading { at: Instant::now(), used })
@@ -65,7 +67,7 @@ impl Meter {
 // === impl Reading ===
 
 impl Reading {
-    /// What has been used since `earlier`. One that has ended meanwhile is left out.
+    /// What has been used since `earlier`.
     pub fn since(&self, earlier: &Self) -> Shares {
         let seconds = self.at.duration_since(earlier.at).as_secs_f64();
         let mut shares = BTreeMap::<String, f64>::new();
