@@ -21,7 +21,10 @@ pub(crate) fn watch(store: &Arc<dyn Store>) -> [Observation; 3] {
     [
         observe_with(OPEN_EVERY, move || count_open(open.clone())),
         observe_with(ALL_EVERY, move || count_finished(all.clone())),
-        observe_with(Duration::ZERO, move || std::future::ready(count_pool(pool.as_ref()))),
+        observe_with(Duration::ZERO, move || {
+            count_pool(pool.as_ref());
+            std::future::ready(())
+        }),
     ]
 }
 

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+/// Names and values, in the order of the page.
+pub(super) type Labels = Vec<(String, String)>;
+
 /// What was counted under one name.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Family {
@@ -13,7 +16,7 @@ pub(super) struct Family {
 /// One set of labels, and its value.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Series {
-    pub(super) labels: Vec<(String, String)>,
+    pub(super) labels: Labels,
     pub(super) value: Value,
 }
 
@@ -49,7 +52,7 @@ struct Buckets {
 pub(super) fn read(page: &str) -> Vec<Family> {
     let mut families: Vec<Family> = Vec::new();
     let (mut help, mut kind) = (String::new(), None);
-    let mut histograms: BTreeMap<Vec<(String, String)>, Buckets> = BTreeMap::new();
+    let mut histograms: BTreeMap<Labels, Buckets> = BTreeMap::new();
     for line in page.lines() {
         if let Some(rest) = line.strip_prefix("# HELP ") {
             help = rest.split_once(' ').map_or("", |(_, text)| text).to_owned();
@@ -82,12 +85,7 @@ fn kind_of(text: &str) -> Option<Kind> {
     }
 }
 
-fn bucket(
-    histograms: &mut BTreeMap<Vec<(String, String)>, Buckets>,
-    part: Option<&str>,
-    mut labels: Vec<(String, String)>,
-    value: f64,
-) {
+fn bucket(histograms: &mut BTreeMap<Labels, Buckets>, part: Option<&str>, mut labels: Labels, value: f64) {
     let bound = labels.iter().position(|(name, _)| name == "le").map(|at| labels.remove(at).1);
     let buckets = histograms.entry(labels).or_default();
     match (part, bound) {
@@ -101,7 +99,7 @@ fn bucket(
 }
 
 /// Puts the histograms that have been gathered into the last family.
-fn finish(families: &mut [Family], histograms: &mut BTreeMap<Vec<(String, String)>, Buckets>) {
+fn finish(families: &mut [Family], histograms: &mut BTreeMap<Labels, Buckets>) {
     let Some(family) = families.last_mut() else { return };
     for (labels, Buckets { bounds, sums, sum }) in std::mem::take(histograms) {
         let below = std::iter::once(0).chain(sums.iter().copied());
@@ -111,7 +109,7 @@ fn finish(families: &mut [Family], histograms: &mut BTreeMap<Vec<(String, String
 }
 
 /// `name{label="value",…} number`.
-fn sample(line: &str) -> Option<(&str, Vec<(String, String)>, f64)> {
+fn sample(line: &str) -> Option<(&str, Labels, f64)> {
     let end = line.find(['{', ' '])?;
     let (name, mut rest) = line.split_at(end);
     let mut labels = Vec::new();
