@@ -26,7 +26,7 @@ async fn a_flood_of_one_tenant_is_refused_and_the_other_is_served_at_its_own_pac
     };
     let (answers, ()) = tokio::join!(flood.buffer_unordered(64).collect::<Vec<_>>(), quiet);
     let (served, refused): (Vec<_>, Vec<_>) = answers.into_iter().partition(|answer| answer.status == 201);
-    assert!(served.len() >= 20 && refused.len() > 50, "{} served, {} refused", served.len(), refused.len());
+    assert!(served.len() >= 8 && refused.len() > 50, "{} served, {} refused", served.len(), refused.len());
     for answer in &refused {
         let problem = answer.clone().expect_problem(429, "rate_limited", None, true);
         assert!(problem.header("retry-after").unwrap().parse::<u64>().unwrap() >= 1);
