@@ -145,11 +145,8 @@ async fn message_bombs_are_refused_and_the_connection_serves_on() {
     let service = Service::start(&[]).await;
     const RESERVE: &str = "/idem.v1.IdempotencyService/Reserve";
     let five_megabytes = vec![b'x'; 5 * 1024 * 1024];
-    let mut deep = Vec::new();
-    for _ in 0..200 {
-        // A group in a group: field 1, wire type 3.
-        deep.push(0x0b);
-    }
+    // A group in a group in a group: field 1, wire type 3.
+    let deep = [0x0b; 200];
     let bombs = [
         (frame(0, u32::MAX, b""), None),
         (frame(0, five_megabytes.len() as u32, &five_megabytes), None),

@@ -23,13 +23,14 @@ const PLACES: [&str; 3] = ["/usr/sbin/nginx", "/usr/bin/nginx", "/usr/local/sbin
 
 impl Nginx {
     /// None, said aloud, only where `tests/run` could not install it and says so.
+    #[allow(clippy::print_stderr, reason = "somebody must hear what was not tested")]
     async fn before(gateway: SocketAddr) -> Option<Self> {
         let Some(program) = PLACES.iter().map(PathBuf::from).find(|path| path.exists()) else {
             assert!(
                 std::env::var_os("IDEM_TEST_WITHOUT_NGINX").is_some(),
                 "nginx is not installed: install it, or set IDEM_TEST_WITHOUT_NGINX to go without this test"
             );
-            println!("NOT TESTED: smuggling through nginx, which is not installed");
+            eprintln!("NOT TESTED: smuggling through nginx, which is not installed");
             return None;
         };
         let files = tempfile::tempdir().unwrap();

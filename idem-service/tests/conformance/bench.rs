@@ -31,7 +31,7 @@ pub struct Bench {
 }
 
 enum Place {
-    Memory(Arc<MemoryStore>),
+    Memory,
     Scratch(Scratch),
 }
 
@@ -41,7 +41,7 @@ impl Bench {
     pub fn memory() -> Self {
         let (clock, hand) = Clock::by_hand();
         let memory = Arc::new(MemoryStore::new(clock));
-        Self { store: memory.clone(), hand, place: Place::Memory(memory) }
+        Self { store: memory, hand, place: Place::Memory }
     }
 
     pub async fn sqlite() -> Self {
@@ -78,7 +78,7 @@ impl Bench {
 
     pub fn url(&self) -> Option<&StoreUrl> {
         match &self.place {
-            Place::Memory(_) => None,
+            Place::Memory => None,
             Place::Scratch(scratch) => Some(scratch.url()),
         }
     }
@@ -87,7 +87,7 @@ impl Bench {
     pub fn close(self) -> Scratch {
         match self.place {
             Place::Scratch(scratch) => scratch,
-            Place::Memory(_) => panic!("memory has no place to keep"),
+            Place::Memory => panic!("memory has no place to keep"),
         }
     }
 

@@ -202,6 +202,13 @@ impl AdminService for Fake {
         Err(Status::unimplemented("for operators"))
     }
 
+    async fn count_live(
+        &self,
+        it: Request<proto::CountLiveRequest>,
+    ) -> Result<Response<proto::CountLiveResponse>, Status> {
+        self.reply("CountLive", it).await
+    }
+
     async fn list_stale(
         &self,
         it: Request<proto::ListStaleRequest>,
