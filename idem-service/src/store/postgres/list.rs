@@ -88,17 +88,16 @@ const COUNT_OPEN: &str = concat!(
      WHERE k.state IN ('in_progress', 'in_doubt')"
 );
 
-const AUDITS: &str = concat!(
-    "-- idem.audits
-    SELECT k.id, k.scope, k.key, k.operation_id, k.fencing_token_before, k.fencing_token_after, k.action, k.reason,
-           k.operator, k.service, k.at
-      FROM idem_audit AS k
-     WHERE k.scope LIKE ANY ($1)
-       AND ($2 IS NULL OR k.key = $2)
-       AND ($3 IS NULL OR k.id < $3)
-     ORDER BY k.id DESC
-     LIMIT $4"
-);
+const AUDITS: &str = "\
+-- idem.audits
+SELECT k.id, k.scope, k.key, k.operation_id, k.fencing_token_before, k.fencing_token_after, k.action, k.reason, k.operator,
+       k.service, k.at
+  FROM idem_audit AS k
+ WHERE k.scope LIKE ANY ($1)
+   AND ($2 IS NULL OR k.key = $2)
+   AND ($3 IS NULL OR k.id < $3)
+ ORDER BY k.id DESC
+ LIMIT $4";
 
 // === impl PostgresStore ===
 
