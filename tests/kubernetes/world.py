@@ -13,7 +13,8 @@ from manifests import ROOT, Tree, build
 from podman import resident_kib
 from render import alias_of, encoded, pod_objects, port_of, probe_of, times_of
 
-PORT = 8080
+# None that a service of this machine is likely to have on every address.
+PORT = 30080
 SERVICES = ("idem-service", "orders-service", "gateway")
 
 
