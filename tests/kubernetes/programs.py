@@ -11,7 +11,7 @@ from rules import PREFIX, program_of
 
 # Read by libraries, not by flags.
 FOREIGN = re.compile(r"(OTEL_[A-Z_]+|RUST_LOG|RUST_BACKTRACE)$")
-VARIABLE = re.compile(r"\[env: (\w+)=[^\]]*\](?: \[default: ([^\]]*)\])?")
+VARIABLE = re.compile(r"\[env: (\w+)(?:=[^\]]*)?\](?: \[default: ([^\]]*)\])?")
 
 
 class Program:

@@ -25,12 +25,14 @@ def pod_objects(tree, owner, name):
         container["imagePullPolicy"] = "Never"
     for volume in spec.get("volumes", []):
         if "secret" in volume:
-            volume["secret"]["optional"] = False  # podman 4.3 dies when it is not said
+            # podman 4.3 mounts an empty directory for a Secret; world.py keeps what is mounted in a ConfigMap of the same name.
+            volume["configMap"] = {"name": volume.pop("secret")["secretName"]}
     # What has ended stays ended, so that its exit code can be seen; cluster.py starts another.
     spec["restartPolicy"] = "Never"
     claims = {volume["persistentVolumeClaim"]["claimName"] for volume in spec.get("volumes", []) if "persistentVolumeClaim" in volume}
     read = {source["configMapRef"]["name"] for c in spec["containers"] for source in c.get("envFrom", [])}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels_of(template)}, "spec": spec}
+    read |= {volume["configMap"]["name"] for volume in spec.get("volumes", []) if "configMap" in volume}
     configs = [tree.find("ConfigMap", config) for config in sorted(read)]
     return configs + [tree.find("PersistentVolumeClaim", claim) for claim in sorted(claims)] + [pod]
 

@@ -13,7 +13,8 @@ from manifests import ROOT, Tree, build
 from podman import resident_kib
 from render import alias_of, encoded, pod_objects, port_of, probe_of, times_of
 
-PORT = 8080
+# None that a service of this machine is likely to have on every address.
+PORT = 30080
 SERVICES = ("idem-service", "orders-service", "gateway")
 
 
@@ -64,9 +65,10 @@ class World:
         token, webhook = secrets.token_hex(16), secrets.token_hex(16)
         api_keys = [{"tenant": "shop", "sha256": hashed(self.keys["buyer"])}, {"tenant": "ops", "sha256": hashed(self.keys["operator"]), "operator": True}]
         grant = {"service": "gateway", "sha256": hashed(token), "scopes": ["rest/*"], "rpcs": ["IdempotencyService/*", "AdminService/ListStale", "OrdersService/*"]}
-        self.podman.make_secret("gateway-api-keys", encoded({"api-keys.json": json.dumps(api_keys)}))
         self.podman.make_secret("gateway-service-token", encoded({"token": token}))
-        self.podman.make_secret("service-tokens", encoded({"service-tokens.json": json.dumps([grant])}))
+        for name, file, content in (("gateway-api-keys", "api-keys.json", api_keys), ("service-tokens", "service-tokens.json", [grant])):
+            data = {file: json.dumps(content)}
+            self.tree.objects.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
         self.podman.make_secret("acquirer-webhook", encoded({"secret": webhook}))
 
     def start_postgres(self, listen, subnet):
