@@ -168,6 +168,7 @@ def main():
     flags = parser.parse_args()
     # An end from outside ends what was started, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    flags.home = flags.home.resolve()
     podman = Podman(flags.home / "podman")
     try:
         story(podman, flags.home, flags.binaries)
