@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from buyers import PRICE, Buyers, once
+from ingress import until_ready
 from manifests import ROOT
 from podman import Podman
 from world import SERVICES, World
@@ -143,6 +144,8 @@ def small(world):
     one_purchase(world)
     for service in SERVICES:
         world.recreate(service)
+    # While there was no gateway nginx kept its old list.
+    until_ready(*world.address, "/docs")
     order = {"venueId": "hall", "items": [{"ticketTypeId": "box", "quantity": 2}]}
     status, again, replayed = once(world.address, "POST", "/v1/orders", world.keys["buyer"], "the-first", order)
     must(status == 201 and replayed, f"the first order, after every pod was made anew: {status} {again} {replayed}")
@@ -168,6 +171,7 @@ def main():
     flags = parser.parse_args()
     # An end from outside ends what was started, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    flags.home = flags.home.resolve()
     podman = Podman(flags.home / "podman")
     try:
         story(podman, flags.home, flags.binaries)

@@ -8,7 +8,8 @@ from manifests import labels_of, selects
 # What podman does not do, and who does it here: the end of a pod and its probes are cluster.py's and ingress.py's, nodes and
 # accounts there are none.
 LEFT_OUT = ("topologySpreadConstraints", "serviceAccountName")
-LEFT_OUT_OF_CONTAINERS = ("lifecycle", "startupProbe", "readinessProbe", "livenessProbe")
+# Ports would be published on this machine's own addresses, where only one pod can have each.
+LEFT_OUT_OF_CONTAINERS = ("ports", "lifecycle", "startupProbe", "readinessProbe", "livenessProbe")
 
 
 def pod_objects(tree, owner, name):

@@ -30,6 +30,7 @@ class World:
         # Service → names of its pods that live; how many were ever made.
         self.pods = {}
         self.made = 0
+        self.claims = set()
         self.keys = {"buyer": f"sk_{secrets.token_hex(8)}", "operator": f"sk_{secrets.token_hex(8)}"}
         self.exits = []
 
@@ -103,7 +104,12 @@ class World:
         owner = self.deployment(service)
         self.made += 1
         name = f"{service}-{self.made}"
-        self.podman.play(pod_objects(self.tree, owner, name), alias_of(self.tree, owner))
+        objects = pod_objects(self.tree, owner, name)
+        # A claim is made once, and outlives its pods.
+        known = set(self.claims)
+        self.claims |= {item["metadata"]["name"] for item in objects if item["kind"] == "PersistentVolumeClaim"}
+        objects = [item for item in objects if item["kind"] != "PersistentVolumeClaim" or item["metadata"]["name"] not in known]
+        self.podman.play(objects, alias_of(self.tree, owner))
         address = self.podman.address(name)
         probe_port, path = probe_of(owner)
         try:
