@@ -104,7 +104,7 @@ impl Config {
     }
 
     /// What the gRPC port shows, and whose certificates it believes.
-    pub(crate) fn tls(&self) -> Result<Option<ServerTls>, StartError> {
+    pub fn tls(&self) -> Result<Option<ServerTls>, StartError> {
         Ok(tls::server(self.tls_cert.clone(), self.tls_key.clone(), self.tls_client_ca.clone())?)
     }
 

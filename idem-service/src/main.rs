@@ -67,6 +67,7 @@ fn parse() -> Cli {
 /// Refuses a configuration that contradicts itself, before anything is bound or opened.
 fn judge(config: Config) -> Result<Config, StartError> {
     config.authentication()?;
+    config.tls()?;
     config.sealing()?;
     Ok(config)
 }

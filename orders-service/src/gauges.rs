@@ -39,7 +39,7 @@ pub(crate) fn watch(shop: &Shop) -> [Observation; 2] {
 }
 
 /// A store that does not answer leaves no number: an old one would be a lie.
-async fn count_open(shop: Shop) {
+pub(crate) async fn count_open(shop: Shop) {
     let standing = shop.store.read("count what is open", |tx| Box::pin(async move { standing::count(tx).await })).await;
     let standing = standing.ok();
     let number = |count: fn(Standing) -> i64| standing.map_or(f64::NAN, |standing| count(standing) as f64);

@@ -40,7 +40,7 @@ pub(crate) struct OperationPage {
 /// What the rows say of an operation.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown {
+pub(crate) struct Shown {
     operation_id: String,
     fencing_token: i64,
     tenant: Option<String>,
@@ -119,7 +119,7 @@ async fn show(State(page): State<OperationPage>, headers: HeaderMap, Path(id): P
 }
 
 impl Shop {
-    async fn show_operation(&self, id: OperationId) -> Result<Option<Shown>, OrdersError> {
+    pub(crate) async fn show_operation(&self, id: OperationId) -> Result<Option<Shown>, OrdersError> {
         self.store
             .read("show operation", move |tx| {
                 Box::pin(async move {

@@ -221,6 +221,9 @@ impl<'b> Stage<'b> {
         for round in rounds {
             let shop = self.shop();
             survive(shop.look()).await;
+            // What operators see is looked at meanwhile.
+            survive(async { Ok(crate::gauges::count_open(shop.clone()).await) }).await;
+            survive(shop.show_operation(new_operation())).await;
             match round {
                 Round::Sweep => survive(shop.sweep_round()).await,
                 Round::Watch => survive(shop.watch_round()).await,

@@ -26,8 +26,7 @@ pub(super) enum ScopePattern {
     Prefix(String),
 }
 
-/// `*`, `Reserve`, `AdminService/*`, `IdempotencyService/Reserve` or the same with the package. `*` alone is everything but what
-/// administrators do, which needs a grant of its own.
+/// `*`, `Reserve`, `AdminService/*`, `IdempotencyService/Reserve` or the same with the package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RpcPattern {
     /// None: of any service.
@@ -36,11 +35,9 @@ pub(super) struct RpcPattern {
     method: Option<String>,
 }
 
-/// A service of this name needs a grant that names it, or its method.
-const ADMINISTRATION: &str = "AdminService";
-
-/// Every service with keys of its own needs this one, to settle what its crashes left behind, and is shown only its own.
-const NO_ADMINISTRATION: &str = "ListStale";
+/// Of the admin service, what every service with keys of its own needs, and is shown only its own: what its crashes left behind, and
+/// how many keys it has open.
+const NO_ADMINISTRATION: [&str; 2] = ["ListStale", "CountLive"];
 
 static ANONYMOUS: LazyLock<Arc<Grant>> = LazyLock::new(|| {
     let scopes = vec![ScopePattern::Prefix(String::new())];
@@ -50,10 +47,13 @@ static ANONYMOUS: LazyLock<Arc<Grant>> = LazyLock::new(|| {
 // === impl Grant ===
 
 impl Grant {
-    /// What a certificate opens where no file says more: every scope, and `*`.
+    /// What a certificate opens where no file says more: every scope, and everything but what administrators do.
     pub(super) fn of_a_service(name: &str) -> Self {
         let scopes = vec![ScopePattern::Prefix(String::new())];
-        let rpcs = vec![RpcPattern { service: None, method: None }];
+        let service = |name: &str| RpcPattern { service: Some(name.to_owned()), method: None };
+        let admin = |method: &str| RpcPattern { method: Some(method.to_owned()), ..service("AdminService") };
+        let rpcs = ["IdempotencyService", "OrdersService"].map(service).into_iter();
+        let rpcs = rpcs.chain(NO_ADMINISTRATION.map(admin)).collect();
         Self { service: name.to_owned(), scopes, rpcs, anonymous: false }
     }
 
@@ -177,10 +177,6 @@ impl RpcPattern {
     }
 
     fn covers(&self, service: &str, method: &str) -> bool {
-        if self.service.is_none() && self.method.is_none() {
-            let name = service.rsplit_once('.').map_or(service, |(_, name)| name);
-            return name != ADMINISTRATION || method == NO_ADMINISTRATION;
-        }
         let service_fits = self.service.as_deref().is_none_or(|own| {
             // The name with its package, or the name alone.
             own == service || service.rsplit_once('.').is_some_and(|(_, name)| own == name)
@@ -207,7 +203,7 @@ mod tests {
         const RESERVE: &str = "/idem.v1.IdempotencyService/Reserve";
         const LIST: &str = "/idem.v1.AdminService/List";
         let table = [
-            ("*", true, false),
+            ("*", true, true),
             ("Reserve", true, false),
             ("List", false, true),
             ("idem.v1.IdempotencyService/Reserve", true, false),
@@ -224,7 +220,9 @@ mod tests {
             let caller = caller(&[], &[pattern]);
             assert_eq!((caller.may_call(RESERVE), caller.may_call(LIST)), (reserve, list), "{pattern}");
         }
-        assert!(caller(&[], &["*"]).may_call("/idem.v1.AdminService/ListStale"));
+        let by_certificate = Caller::of(Arc::new(Grant::of_a_service("gateway.internal")));
+        assert!(by_certificate.may_call(RESERVE) && by_certificate.may_call("/orders.v1.OrdersService/Lookup"));
+        assert!(by_certificate.may_call("/idem.v1.AdminService/ListStale") && !by_certificate.may_call(LIST));
         assert!(Caller::anonymous().may_call(LIST));
         assert!(!caller(&["*"], &[]).may_call(RESERVE));
         assert!(!caller(&["*"], &["*"]).may_use_scopes_under("") || caller(&["*"], &["*"]).may_use_scope(""));
