@@ -222,7 +222,11 @@ impl<'b> Stage<'b> {
             let shop = self.shop();
             survive(shop.look()).await;
             // What operators see is looked at meanwhile.
-            survive(async { Ok(crate::gauges::count_open(shop.clone()).await) }).await;
+            let counting = async {
+                crate::gauges::count_open(shop.clone()).await;
+                Ok(())
+            };
+            survive(counting).await;
             survive(shop.show_operation(new_operation())).await;
             match round {
                 Round::Sweep => survive(shop.sweep_round()).await,
