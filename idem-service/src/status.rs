@@ -25,7 +25,7 @@ pub(crate) enum Refusal {
     #[error("the request is out of bounds")]
     Invalid(Vec<FieldViolation>),
     /// The caller's grant does not cover the scope.
-    #[error("this service token does not grant the scope")]
+    #[error("the grant of this caller does not cover the scope")]
     ScopeNotGranted,
     /// The answers of one call are more than a client reads.
     #[error("the stored answers are too large for one message: ask for fewer keys at a time")]

@@ -51,7 +51,7 @@ pub fn from_error(error: &OrdersError) -> Status {
         OrdersError::ScopeNotGranted => refused(
             Code::PermissionDenied,
             ErrorReason::ScopeNotGranted,
-            "the service token does not grant this tenant (scope rest/<tenant>)",
+            "the grant of this caller does not cover this tenant (scope rest/<tenant>)",
         ),
         OrdersError::Database(_)
         | OrdersError::Corrupt(_)

@@ -175,9 +175,10 @@ fn text(output: &Output) -> (Option<i32>, String) {
 fn process_refuses_nonsense_in_one_sentence_and_migrates_and_prints_its_configuration() {
     let scratch = sqlite_url();
     let store = scratch.to_string();
-    let table: [(&[&str], i32, &str); 9] = [
+    let table: [(&[&str], i32, &str); 10] = [
         (&["--store=mysql://x"], 2, "a store is sqlite:PATH or postgres://"),
-        (&["--tls-cert=x"], 2, "unexpected argument"),
+        (&["--frobnicate=x"], 2, "unexpected argument"),
+        (&["--tls-cert=x"], 2, "idem-service: --tls-cert is given without --tls-key: give both, or neither"),
         (&["--listen=0.0.0.0:7001"], 2, "idem-service: refusing to listen on 0.0.0.0:7001 without authentication"),
         (&["--service-tokens=absent.json"], 2, "idem-service: cannot read the service tokens in absent.json"),
         (&["--listen=192.0.2.1:7001", "--insecure"], 1, "idem-service: cannot listen on 192.0.2.1:7001 for gRPC"),
