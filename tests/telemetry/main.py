@@ -50,6 +50,7 @@ def main():
         client = Client()
         if flags.only != "alerts":
             traces.all_of(stage, sink, client)
+            traces.keeps_secrets(stage, sink)
             print(f"traces, logs and counters tell what they should ({time.monotonic() - begun:.0f} s)", flush=True)
         if flags.only != "traces":
             prometheus = alerts.Prometheus(home, stage)
