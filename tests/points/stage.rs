@@ -22,8 +22,8 @@ const TRIES: usize = 20;
 const PAYMENTS: Uuid = Uuid::from_u128(0x6f1d_3c52_9b1e_4a77_8a0f_2d8e_51c3_0a02);
 
 /// What goes on in the background whenever it likes: not on the way of a request.
-const BACKGROUND: [&str; 6] =
-    ["holds over", "due payments", "claim payment", "note payment", "due refunds", "waiting events"];
+const BACKGROUND: [&str; 7] =
+    ["look: ", "holds over", "due payments", "claim payment", "note payment", "due refunds", "waiting events"];
 
 /// One play of a scenario.
 pub struct Stage<'w> {
