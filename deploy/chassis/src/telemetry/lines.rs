@@ -9,7 +9,7 @@ use std::{
 use tokio::time::Instant;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// What waits to be written at most, beside as much that is being written; more is left out, and counted.
+/// What is not written yet at most, in the writer's hands too; more is left out, and counted.
 const WAITING_MAX: usize = 8 * 1024 * 1024;
 
 /// Takes lines. Cheap to clone; every clone is the same road.
@@ -27,7 +27,8 @@ struct Shared {
 #[derive(Default)]
 struct Waiting {
     bytes: Vec<u8>,
-    is_writing: bool,
+    /// What the writer has taken and not written yet.
+    in_hand: usize,
 }
 
 // === impl Lines ===
@@ -52,7 +53,7 @@ impl Lines {
     pub(super) fn flush(&self, limit: Duration) {
         let until = Instant::now() + limit;
         let mut waiting = self.shared.lock();
-        while waiting.is_writing || !waiting.bytes.is_empty() {
+        while waiting.in_hand > 0 || !waiting.bytes.is_empty() {
             let Some(left) = until.checked_duration_since(Instant::now()) else { return };
             let woken = self.shared.written.wait_timeout(waiting, left);
             waiting = woken.expect("nothing panics while it holds this lock").0;
@@ -63,7 +64,7 @@ impl Lines {
 impl Write for &Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut waiting = self.shared.lock();
-        if waiting.bytes.len() + line.len() > WAITING_MAX {
+        if waiting.in_hand + waiting.bytes.len() + line.len() > WAITING_MAX {
             drop(waiting);
             metrics::counter!("log_lines_dropped_total").increment(1);
             return Ok(line.len());
@@ -98,12 +99,12 @@ impl Shared {
         while waiting.bytes.is_empty() {
             waiting = self.arrived.wait(waiting).expect("nothing panics while it holds this lock");
         }
-        waiting.is_writing = true;
+        waiting.in_hand = waiting.bytes.len();
         std::mem::take(&mut waiting.bytes)
     }
 
     fn done(&self) {
-        self.lock().is_writing = false;
+        self.lock().in_hand = 0;
         self.written.notify_all();
     }
 
@@ -149,6 +150,6 @@ mod tests {
         drop(allow);
         lines.flush(Duration::from_secs(30));
         let length = written.lock().unwrap().len();
-        assert!(length >= line.len() && length <= 2 * WAITING_MAX, "{length}");
+        assert!(length >= line.len() && length <= WAITING_MAX, "{length}");
     }
 }
