@@ -182,7 +182,7 @@ async fn begin(
         return Ok(Begun::Send(open.clone()));
     }
     let order = match ask.order {
-        Some(id) => orders::lock(tx, id).await?.filter(|order| order.tenant == ask.call.tenant.as_str()),
+        Some(id) => orders::lock_of(tx, &ask.call.tenant, id).await?,
         None => None,
     };
     let Some(order) = order else { return refuse(tx, ask, RefusalReason::NotFound.plain()).await };

@@ -66,7 +66,7 @@ async fn begin_all(
     let mut fates: Vec<Fate> = batch.iter().map(|_| Fate::Alone).collect();
     let acts = enter_all(tx, firsts(batch, &mut fates), &mut fates).await?;
     let wanted: BTreeMap<OrderId, &Act<'_>> = firsts_of_orders(&acts);
-    let orders = orders::lock_all(tx, &wanted.keys().copied().collect()).await?;
+    let orders = orders::lock_all_of(tx, wanted.iter().map(|(order, act)| (*order, &act.ask().call.tenant))).await?;
     let payments = wanted.iter().map(|(order, act)| (act.ask().grant.operation.payment(), *order));
     let (known, taken) = payments::in_the_way(tx, payments).await?;
     let (mut refused, mut started) = (Vec::new(), Vec::new());
@@ -163,7 +163,6 @@ impl<'b> Act<'b> {
         taken: &BTreeSet<OrderId>,
     ) -> Result<&'o OrderRow, Refusal> {
         let order = self.ask().order.and_then(|id| orders.get(&id));
-        let order = order.filter(|order| order.tenant == self.ask().call.tenant.as_str());
         let order = order.ok_or_else(|| RefusalReason::NotFound.plain())?;
         let state =
             OrderState { status: order.status, hold: order.hold(now), has_open_payment: taken.contains(&order.id) };

@@ -54,7 +54,7 @@ impl Shop {
             .read("get order", move |tx| {
                 let tenant = tenant.clone();
                 Box::pin(async move {
-                    match orders::find(tx, id).await?.filter(|order| order.tenant == tenant.as_str()) {
+                    match orders::find_of(tx, &tenant, id).await? {
                         Some(row) => orders::view(tx, row).await.map(Some),
                         None => Ok(None),
                     }
@@ -67,9 +67,11 @@ impl Shop {
     /// Reads a payment of the tenant.
     pub async fn payment(&self, tenant: Tenant, id: PaymentId) -> Result<Payment, OrdersError> {
         self.store
-            .read("get payment", move |tx| Box::pin(async move { payments::find(tx, id).await }))
+            .read("get payment", move |tx| {
+                let tenant = tenant.clone();
+                Box::pin(async move { payments::find_of(tx, &tenant, id).await })
+            })
             .await?
-            .filter(|payment| payment.tenant == tenant.as_str())
             .map(|payment| payment.view())
             .ok_or(OrdersError::NotFound("payment"))
     }

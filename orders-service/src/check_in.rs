@@ -43,7 +43,7 @@ async fn check_in(tx: &mut Tx<'_>, ask: &CheckInCall) -> Result<Answer, OrdersEr
         Entry::Running => return Err(OrdersError::Corrupt("a transaction without steps was seen running")),
     }
     let ticket = match ask.ticket {
-        Some(id) => orders::find_ticket(tx, id).await?,
+        Some(id) => orders::find_ticket_of(tx, &ask.call.tenant, id).await?,
         None => None,
     };
     let answer = match ticket {
@@ -55,8 +55,7 @@ async fn check_in(tx: &mut Tx<'_>, ask: &CheckInCall) -> Result<Answer, OrdersEr
 
 async fn judge(tx: &mut Tx<'_>, ask: &CheckInCall, ticket: TicketRow) -> Result<Answer, OrdersError> {
     // Locked, so that a cancellation either sees this use or prevents it.
-    let order = orders::lock(tx, ticket.order).await?.filter(|order| order.tenant == ask.call.tenant.as_str());
-    let Some(order) = order else { return Ok(Answer::refused(RefusalReason::NotFound.plain())) };
+    let order = orders::lock(tx, ticket.order).await?.ok_or(OrdersError::Corrupt("a ticket without its order"))?;
     if order.status != OrderStatus::Paid {
         return Ok(Answer::refused(RefusalReason::NotPaid.plain()));
     }
@@ -64,7 +63,7 @@ async fn judge(tx: &mut Tx<'_>, ask: &CheckInCall, ticket: TicketRow) -> Result<
     let used_at = if is_first {
         Some(Timestamp(tx.now()))
     } else {
-        orders::find_ticket(tx, ticket.id).await?.and_then(|ticket| ticket.used_at)
+        orders::find_ticket_of(tx, &ask.call.tenant, ticket.id).await?.and_then(|ticket| ticket.used_at)
     };
     let used_at = used_at.ok_or(OrdersError::Corrupt("a used ticket without its time"))?;
     Ok(Answer::done(Outcome::CheckIn(CheckIn { ticket: ticket.id, is_already_used: !is_first, used_at })))

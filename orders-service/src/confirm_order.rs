@@ -52,9 +52,10 @@ async fn confirm(tx: &mut Tx<'_>, ask: &OrderCall) -> Result<Answer, OrdersError
 }
 
 async fn judge(tx: &mut Tx<'_>, ask: &OrderCall, id: OrderId) -> Result<Answer, OrdersError> {
-    let locked = ticket_types::lock_of_order(tx, id).await?;
-    let order = orders::lock(tx, id).await?.filter(|order| order.tenant == ask.call.tenant.as_str());
-    let Some(mut order) = order else { return Ok(Answer::refused(RefusalReason::NotFound.plain())) };
+    let locked = ticket_types::lock_of_order_of(tx, &ask.call.tenant, id).await?;
+    let Some(mut order) = orders::lock_of(tx, &ask.call.tenant, id).await? else {
+        return Ok(Answer::refused(RefusalReason::NotFound.plain()));
+    };
     let state = OrderState {
         status: order.status,
         hold: order.hold(tx.now()),

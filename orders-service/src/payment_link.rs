@@ -36,12 +36,11 @@ impl Shop {
         let (row, now) = self
             .store
             .read("make payment link", move |tx| {
-                Box::pin(async move { Ok::<_, OrdersError>((orders::find(tx, id).await?, tx.now())) })
+                let tenant = tenant.clone();
+                Box::pin(async move { Ok::<_, OrdersError>((orders::find_of(tx, &tenant, id).await?, tx.now())) })
             })
             .await?;
-        let Some(row) = row.filter(|row| row.tenant == tenant.as_str()) else {
-            return Ok(Err(RefusalReason::NotFound.plain()));
-        };
+        let Some(row) = row else { return Ok(Err(RefusalReason::NotFound.plain())) };
         if row.status.seen(row.hold(now)) != OrderStatus::Pending || row.hold_expires_at.0 <= now {
             return Ok(Err(RefusalReason::NotPending.plain()));
         }

@@ -1,6 +1,8 @@
 //! What belongs to another tenant does not exist: not in what is said, and not in how long it takes to say.
 
-use e2e::{Ask, Reply, Store, World, on_both_stores};
+use std::{pin::pin, time::Duration};
+
+use e2e::{Ask, PrivateDatabase, Reply, Store, World, on_both_stores};
 use http::Method;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -89,6 +91,28 @@ on_both_stores! {
         let ticket = world.ask(Method::POST, &format!("/v1/tickets/{}/check-in", of_b(Thing::Ticket)));
         assert_eq!(ticket.api_key("sk_demo_b").send().await.expect(200).json()["alreadyUsed"], false);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_for_what_another_tenant_is_doing_on_postgres() {
+    let database = PrivateDatabase::create().await;
+    let url = database.url.clone();
+    let world = World::start_with(Store::Sqlite, |settings| settings.data = idem_local::Data::Postgres(url)).await;
+    let of_b = things(&world).await;
+    let tables = ["ticket_types", "orders", "order_items", "tickets", "payments", "operations", "idem_keys"];
+    let held = database.hold(&tables.map(|table| format!("SELECT 1 FROM {table} FOR UPDATE;")).concat()).await;
+    for (n, (name, thing, reach)) in reaches().into_iter().enumerate() {
+        let reply = reach(&world, &of_b(thing), n).send().await;
+        assert_eq!(reply.status, 404, "{name}: {}", reply.json());
+    }
+    // Who owns them does wait, so they were held.
+    let ticket = of_b(Thing::Ticket);
+    let check_in = world.ask(Method::POST, &format!("/v1/tickets/{ticket}/check-in")).api_key("sk_demo_b");
+    let mut own = pin!(check_in.send());
+    assert!(tokio::time::timeout(Duration::from_secs(1), &mut own).await.is_err());
+    drop(held);
+    own.await.expect(200);
+    world.stop().await;
 }
 
 /// The share of pairs in which the one took longer than the other: a half when time tells nothing.

@@ -48,6 +48,13 @@ impl PrivateDatabase {
         connect(&self.direct).await.batch_execute(sql).await.unwrap_or_else(|error| panic!("{error:?}"));
     }
 
+    /// Takes locks by a statement and holds them until what it returns is dropped.
+    pub async fn hold(&self, sql: &str) -> tokio_postgres::Client {
+        let client = connect(&self.direct).await;
+        client.batch_execute(&format!("BEGIN; {sql}")).await.unwrap_or_else(|error| panic!("{error:?}"));
+        client
+    }
+
     /// A column of texts from a query.
     pub async fn texts(&self, query: &str) -> Vec<String> {
         let rows = connect(&self.direct).await.query(query, &[]).await.expect("rows");

@@ -48,6 +48,12 @@ pub async fn everything_is_read(stage: &Stage<'_>) {
     assert_eq!((paid.id, paid.order), (payment, order));
     let whose = stage.insist("whose it is", |shop| async move { shop.tenant_of(operation).await }).await;
     assert_eq!(whose.as_deref(), Some(tenant().as_str()));
+    let shown = stage.insist("the operation", |shop| async move { shop.show_operation(operation).await }).await;
+    let shown = serde_json::to_value(shown).unwrap();
+    assert_eq!(
+        (&shown["order"]["id"], &shown["payment"]["id"]),
+        (&order.to_string().into(), &payment.to_string().into())
+    );
 }
 
 pub async fn a_hold_that_is_over_is_swept(stage: &Stage<'_>) {

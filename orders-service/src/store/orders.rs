@@ -10,7 +10,7 @@ use database::{Row, Tx, params};
 use crate::{
     error::OrdersError,
     money::Money,
-    operation_id::{OrderId, PaymentId, TicketId},
+    operation_id::{OrderId, PaymentId, Tenant, TicketId},
     order::{Hold, Item, Order, OrderStatus, Ticket},
     timestamp::Timestamp,
 };
@@ -62,12 +62,36 @@ SELECT id, tenant, venue, status, total, currency, created_at, hold_expires_at, 
  WHERE id = $1
    FOR UPDATE";
 
+// Whose it is stands in the statement: nobody waits for another tenant's row, holds it, or takes longer because it is there.
+const FIND_OF: &str = "\
+-- orders.order_find_of
+SELECT id, tenant, venue, status, total, currency, created_at, hold_expires_at, hold_until, paid_by
+  FROM orders
+ WHERE id = $1
+   AND tenant = $2";
+
+const LOCK_OF: &str = "\
+-- orders.order_lock_of
+SELECT id, tenant, venue, status, total, currency, created_at, hold_expires_at, hold_until, paid_by
+  FROM orders
+ WHERE id = $1
+   AND tenant = $2
+   FOR UPDATE";
+
 // The locks are taken above the sort, so in the order of the ids.
 const LOCK_ALL: &str = "\
 -- orders.orders_lock
 SELECT id, tenant, venue, status, total, currency, created_at, hold_expires_at, hold_until, paid_by
   FROM orders
  WHERE id IN ({rows})
+ ORDER BY id
+   FOR UPDATE";
+
+const LOCK_ALL_OF: &str = "\
+-- orders.orders_lock_of
+SELECT id, tenant, venue, status, total, currency, created_at, hold_expires_at, hold_until, paid_by
+  FROM orders
+ WHERE (id, tenant) IN ({rows})
  ORDER BY id
    FOR UPDATE";
 
@@ -180,11 +204,13 @@ SELECT o.id
  ORDER BY o.hold_until
  LIMIT $2";
 
-const FIND_TICKET: &str = "\
--- orders.ticket_find
-SELECT id, order_id, used_at
-  FROM tickets
- WHERE id = $1";
+const FIND_TICKET_OF: &str = "\
+-- orders.ticket_find_of
+SELECT t.id, t.order_id, t.used_at
+  FROM tickets t
+  JOIN orders o ON o.id = t.order_id
+ WHERE t.id = $1
+   AND o.tenant = $2";
 
 const USE_TICKET: &str = "\
 -- orders.ticket_use
@@ -214,10 +240,34 @@ pub async fn lock(tx: &mut Tx<'_>, id: OrderId) -> Result<Option<OrderRow>, Orde
     tx.query_opt(LOCK, &params![id.to_string()]).await?.as_ref().map(read).transpose()
 }
 
+/// Reads an order of a tenant without locking it; another tenant's is not there.
+pub async fn find_of(tx: &mut Tx<'_>, tenant: &Tenant, id: OrderId) -> Result<Option<OrderRow>, OrdersError> {
+    let params = params![id.to_string(), tenant.as_str()];
+    tx.query_opt(FIND_OF, &params).await?.as_ref().map(read).transpose()
+}
+
+/// Locks an order of a tenant, likewise.
+pub async fn lock_of(tx: &mut Tx<'_>, tenant: &Tenant, id: OrderId) -> Result<Option<OrderRow>, OrdersError> {
+    let params = params![id.to_string(), tenant.as_str()];
+    tx.query_opt(LOCK_OF, &params).await?.as_ref().map(read).transpose()
+}
+
 /// Locks orders in the order of their ids. Those that do not exist are not among them.
 pub async fn lock_all(tx: &mut Tx<'_>, ids: &BTreeSet<OrderId>) -> Result<BTreeMap<OrderId, OrderRow>, OrdersError> {
     let rows: Vec<_> = ids.iter().map(|id| params![id.to_string()]).collect();
-    let found = tx.query_rows(LOCK_ALL, &[], &rows).await?;
+    by_id(&tx.query_rows(LOCK_ALL, &[], &rows).await?)
+}
+
+/// Locks orders, each of the tenant who asks for it, in the order of their ids. Other tenants' are not among them.
+pub async fn lock_all_of<'a>(
+    tx: &mut Tx<'_>,
+    asked: impl Iterator<Item = (OrderId, &'a Tenant)>,
+) -> Result<BTreeMap<OrderId, OrderRow>, OrdersError> {
+    let rows: Vec<_> = asked.map(|(id, tenant)| params![id.to_string(), tenant.as_str()]).collect();
+    by_id(&tx.query_rows(LOCK_ALL_OF, &[], &rows).await?)
+}
+
+fn by_id(found: &[Row]) -> Result<BTreeMap<OrderId, OrderRow>, OrdersError> {
     found.iter().map(|row| read(row).map(|found| (found.id, found))).collect()
 }
 
@@ -342,9 +392,9 @@ pub async fn over(tx: &mut Tx<'_>, ticket_type: Option<&str>, limit: u32) -> Res
     rows.iter().map(|row| super::id(row, "id", OrderId::parse)).collect()
 }
 
-/// Reads a ticket without locking it.
-pub async fn find_ticket(tx: &mut Tx<'_>, id: TicketId) -> Result<Option<TicketRow>, OrdersError> {
-    let row = tx.query_opt(FIND_TICKET, &params![id.to_string()]).await?;
+/// Reads a ticket of a tenant without locking it; another tenant's is not there.
+pub async fn find_ticket_of(tx: &mut Tx<'_>, tenant: &Tenant, id: TicketId) -> Result<Option<TicketRow>, OrdersError> {
+    let row = tx.query_opt(FIND_TICKET_OF, &params![id.to_string(), tenant.as_str()]).await?;
     let read = |row: &Row| {
         Ok(TicketRow {
             id: super::id(row, "id", TicketId::parse)?,

@@ -10,7 +10,7 @@ use database::{Row, Tx, params};
 use crate::{
     error::OrdersError,
     money::Money,
-    operation_id::{OperationId, OrderId, PaymentId},
+    operation_id::{OperationId, OrderId, PaymentId, Tenant},
     payment::{Payment, PaymentStatus},
     timestamp::Timestamp,
 };
@@ -60,6 +60,13 @@ const FIND: &str = "\
 SELECT id, operation_id, tenant, order_id, amount, currency, method, status, closed_at, next_ask_at, asks, last_word
   FROM payments
  WHERE id = $1";
+
+const FIND_OF: &str = "\
+-- orders.payment_find_of
+SELECT id, operation_id, tenant, order_id, amount, currency, method, status, closed_at, next_ask_at, asks, last_word
+  FROM payments
+ WHERE id = $1
+   AND tenant = $2";
 
 const FIND_ALL: &str = "\
 -- orders.payments_find
@@ -181,6 +188,12 @@ UPDATE payments
 /// Reads a payment without locking it.
 pub async fn find(tx: &mut Tx<'_>, id: PaymentId) -> Result<Option<PaymentRow>, OrdersError> {
     tx.query_opt(FIND, &params![id.to_string()]).await?.as_ref().map(read).transpose()
+}
+
+/// Reads a payment of a tenant without locking it; another tenant's is not there.
+pub async fn find_of(tx: &mut Tx<'_>, tenant: &Tenant, id: PaymentId) -> Result<Option<PaymentRow>, OrdersError> {
+    let params = params![id.to_string(), tenant.as_str()];
+    tx.query_opt(FIND_OF, &params).await?.as_ref().map(read).transpose()
 }
 
 /// Reads payments without locking them. Those that do not exist are not among them.

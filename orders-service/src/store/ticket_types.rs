@@ -12,7 +12,7 @@ use database::{Row, Tx, Value, params};
 
 use crate::{
     error::OrdersError,
-    operation_id::OrderId,
+    operation_id::{OrderId, Tenant},
     stock::{Offer, TicketType},
     store::orders::LAPSE_MAX,
 };
@@ -51,6 +51,18 @@ const LOCK_OF_ORDER: &str = "\
 SELECT id
   FROM ticket_types
  WHERE id IN (SELECT ticket_type FROM order_items WHERE order_id = $1)
+ ORDER BY id
+   FOR UPDATE";
+
+const LOCK_OF_ORDER_OF: &str = "\
+-- orders.ticket_types_lock_of_order_of
+SELECT id
+  FROM ticket_types
+ WHERE id IN (SELECT i.ticket_type
+                FROM order_items i
+                JOIN orders o ON o.id = i.order_id
+               WHERE i.order_id = $1
+                 AND o.tenant = $2)
  ORDER BY id
    FOR UPDATE";
 
@@ -214,6 +226,13 @@ pub async fn lock(tx: &mut Tx<'_>, id: &str) -> Result<Option<TicketType>, Order
 /// Locks the ticket types of an order, in the order of their ids. Only who holds them may move its seats.
 pub async fn lock_of_order(tx: &mut Tx<'_>, order: OrderId) -> Result<LockedTypes, OrdersError> {
     let types = tx.query(LOCK_OF_ORDER, &params![order.to_string()]).await?.len() as u64;
+    Ok(LockedTypes { order, types })
+}
+
+/// Locks the ticket types of a tenant's order, likewise, and none for another tenant's.
+pub async fn lock_of_order_of(tx: &mut Tx<'_>, tenant: &Tenant, order: OrderId) -> Result<LockedTypes, OrdersError> {
+    let params = params![order.to_string(), tenant.as_str()];
+    let types = tx.query(LOCK_OF_ORDER_OF, &params).await?.len() as u64;
     Ok(LockedTypes { order, types })
 }
 
