@@ -11,7 +11,8 @@ import subprocess
 import time
 import urllib.parse
 
-from stage import HOST, SECRET, Process, call, eventually, free_port
+from stage import HOST, SECRET, Process, Trace, call, eventually, free_port
+from traces import until_charging
 
 ORDER = {"venueId": "hall", "items": [{"ticketTypeId": "general", "quantity": 1}]}
 RULES = pathlib.Path("deploy/prometheus/alerts.yaml")
@@ -26,7 +27,7 @@ def shortened(rules):
 
 class Prometheus:
     def __init__(self, home, stage):
-        self.port = free_port()
+        self.port, self.begun = free_port(), time.time()
         (home / "alerts.yaml").write_text(shortened(RULES.read_text()))
         targets = [{"targets": [f"{HOST}:{stage.port[name]}"], "labels": {"service": service}} for name, service in
                    [("a-admin", "gateway"), ("b-admin", "gateway"), ("idem-admin", "idem-service"), ("orders-admin", "orders-service")]]
@@ -51,6 +52,12 @@ class Prometheus:
         assert status == 200, body
         return body["data"]["result"]
 
+    def range(self, expression, since):
+        asked = {"query": expression, "start": since, "end": time.time(), "step": 1}
+        status, _, body = call(self.port, "GET", "/api/v1/query_range?" + urllib.parse.urlencode(asked))
+        assert status == 200, body
+        return body["data"]["result"]
+
     def fired(self):
         """Every alert that has fired so far."""
         return {result["metric"]["alertname"] for result in self.query('max_over_time(ALERTS{alertstate="firing"}[1h])')}
@@ -71,9 +78,14 @@ def event(stage, body, secret=SECRET, at=None):
     return call(stage.port["b"], "POST", "/webhooks/acquirer", text, {"acquirer-signature": f"t={now},v1={signature}"})[0]
 
 
-def buy(stage, client, key, method, port="b"):
+def place(stage, client, key, port="b"):
     status, _, order = client.post(stage.port[port], "/v1/orders", ORDER, f"planted-order-{key}")
     assert status == 201, order
+    return order
+
+
+def buy(stage, client, key, method, port="b"):
+    order = place(stage, client, key, port)
     body = {"orderId": order["id"], "paymentMethod": method}
     return order, client.post(stage.port[port], "/v1/payments", body, f"planted-pay-{key}"), body
 
@@ -106,22 +118,25 @@ def about_money(stage, prometheus, client):
     eventually("the outage is over", lambda: call(stage.port["sandbox"], "GET", nothing)[0] == 404)
 
 
-def about_holders(stage, prometheus, client):
+def about_holders(stage, sink, prometheus, client):
     """A holder that stops and comes back too late; then one that dies while nobody is there to take over."""
+    def begins_to_pay(pool, name, method):
+        body, trace = {"orderId": place(stage, client, name, "a")["id"], "paymentMethod": method}, Trace()
+        paying = pool.submit(client.post, stage.port["a"], "/v1/payments", body, f"planted-pay-{name}", trace)
+        until_charging(sink, trace)
+        return paying
+
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        paying = pool.submit(buy, stage, client, "stopped", "pm_slow_2000", "a")
-        eventually("the payment is held", lambda: stage.metrics("a-admin").get("gateway_operations_running", 0) >= 1)
-        time.sleep(0.3)
+        before = len(stage.b.lines())
+        paying = begins_to_pay(pool, "stopped", "pm_slow_3000")
         stage.a.signal(signal.SIGSTOP)
         eventually("somebody else settles it", lambda: any(
-            line.get("message") == "unfinished key" and line.get("outcome") == "completed" for line in stage.b.lines()[-40:]), 25)
+            line.get("message") == "unfinished key" and line.get("outcome") == "completed" for line in stage.b.lines()[before:]), 25)
         stage.a.signal(signal.SIGCONT)
         prometheus.until_fired("IdemFencedWrites")
         paying.result(20)
 
-        paying = pool.submit(buy, stage, client, "dead", "pm_slow_3000", "a")
-        eventually("the payment is held", lambda: stage.metrics("a-admin").get("gateway_operations_running", 0) >= 1)
-        time.sleep(0.3)
+        begins_to_pay(pool, "dead", "pm_slow_3000")
         stage.b.signal(signal.SIGSTOP)
         stage.a.kill()
         prometheus.until_fired("IdemTargetDown", "IdemKeyNotRecovered")
@@ -131,15 +146,15 @@ def about_holders(stage, prometheus, client):
 
 def about_stores(stage, prometheus, client, stop_postgres):
     """An idempotency service that hangs, one whose store is gone, and one that is gone itself."""
-    def place(number):
+    def asks(number):
         return client.post(stage.port["b"], "/v1/orders", ORDER, f"planted-store-{number}")[0]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         stage.idem.signal(signal.SIGSTOP)
-        assert set(pool.map(place, range(16))) == {503}
+        assert set(pool.map(asks, range(16))) == {503}
         stage.idem.signal(signal.SIGCONT)
         prometheus.until_fired("IdemSlow", "IdemKeyedRequestsRefused", "IdemServerErrors")
         stop_postgres()
-        assert set(pool.map(place, range(16, 24))) == {503}
+        assert set(pool.map(asks, range(16, 24))) == {503}
         prometheus.until_fired("IdemStoreUnavailable")
     stage.idem.kill()
     prometheus.until_fired("IdemReconcilerFailing")
@@ -157,9 +172,9 @@ def has_series(prometheus):
         prometheus.query(expr)
 
 
-def all_of(stage, prometheus, client, stop_postgres):
+def all_of(stage, sink, prometheus, client, stop_postgres):
     about_money(stage, prometheus, client)
-    about_holders(stage, prometheus, client)
+    about_holders(stage, sink, prometheus, client)
     has_series(prometheus)
     about_stores(stage, prometheus, client, stop_postgres)
     assert prometheus.fired() == declared(), prometheus.fired() ^ declared()

@@ -20,6 +20,7 @@ class Span:
         self.trace, self.id, self.parent = span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex()
         self.attributes = {pair.key: value_of(pair.value) for pair in span.attributes}
         self.links = [(link.trace_id.hex(), link.span_id.hex()) for link in span.links]
+        self.begun, self.ended = span.start_time_unix_nano, span.end_time_unix_nano
         self.is_error = span.status.code == 2
 
     def __repr__(self):

@@ -11,6 +11,7 @@ import urllib.parse
 
 import alerts
 import documents
+import pictures
 import traces
 from collector import Sink
 from stage import HOST, Client, Process, Stage, free_port
@@ -30,6 +31,7 @@ def main():
     flags.add_argument("--bins", required=True, type=pathlib.Path)
     flags.add_argument("--only", choices=["traces", "alerts"])
     flags.add_argument("--keep", type=pathlib.Path, help="where everything that was seen is left")
+    flags.add_argument("--pictures", type=pathlib.Path, help="where a trace of a payment and the dashboard are drawn")
     flags = flags.parse_args()
     home = flags.keep or pathlib.Path(tempfile.mkdtemp(prefix="idem-observed-"))
     home.mkdir(parents=True, exist_ok=True)
@@ -49,14 +51,19 @@ def main():
         running += stage.processes
         client = Client()
         if flags.only != "alerts":
-            traces.all_of(stage, sink, client)
+            paid = traces.all_of(stage, sink, client)
             traces.keeps_secrets(stage, sink)
+            if flags.pictures:
+                flags.pictures.mkdir(parents=True, exist_ok=True)
+                pictures.trace(sink.spans(paid), flags.pictures / "trace.svg")
             print(f"traces, logs and counters tell what they should ({time.monotonic() - begun:.0f} s)", flush=True)
         if flags.only != "traces":
             prometheus = alerts.Prometheus(home, stage)
             running.append(prometheus.process)
-            alerts.all_of(stage, prometheus, client, stop_postgres)
+            alerts.all_of(stage, sink, prometheus, client, stop_postgres)
             traces.keeps_secrets(stage, sink)
+            if flags.pictures:
+                pictures.dashboard(prometheus, flags.pictures / "dashboard.svg", prometheus.begun)
             print(f"every alert has fired once ({time.monotonic() - begun:.0f} s)", flush=True)
     except BaseException:
         print(f"tests/observed: logs are in {home}", file=sys.stderr)
