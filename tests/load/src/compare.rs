@@ -83,6 +83,12 @@ impl Rounds {
         Some(format!("{}: {}", self.name, shares.an_answer(median(&self.rates()))))
     }
 
+    /// Microseconds of processor time that an answer took of these, round by round.
+    pub fn cost_of(&self, names: &[&str]) -> Vec<f64> {
+        let each = self.shares.iter().zip(self.rates());
+        each.map(|(shares, rate)| 1e6 * names.iter().map(|name| shares.of(name)).sum::<f64>() / rate).collect()
+    }
+
     /// Answers a second, round by round.
     pub fn rates(&self) -> Vec<f64> {
         self.each.iter().map(Measured::rate).collect()

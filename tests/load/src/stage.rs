@@ -39,15 +39,21 @@ impl Stage {
     }
 
     /// Starts one of the product's programs.
-    pub fn program(&self, name: &str, binary: &str, arguments: &[String]) -> anyhow::Result<Program> {
-        Program::start(name, &self.binary(binary)?, arguments, self.home())
+    pub fn program(
+        &self,
+        name: &str,
+        binary: &str,
+        arguments: &[String],
+        environment: &[(String, String)],
+    ) -> anyhow::Result<Program> {
+        Program::start(name, &self.binary(binary)?, arguments, environment, self.home())
     }
 
     /// Starts this program itself, as something to compare with.
     pub fn baseline(&self, name: &str, arguments: &[String]) -> anyhow::Result<Program> {
         let own = std::env::current_exe().context("where this program is")?;
         let words: Vec<String> = ["baseline".to_owned()].iter().chain(arguments).cloned().collect();
-        Program::start(name, &own, &words, self.home())
+        Program::start(name, &own, &words, &[], self.home())
     }
 
     /// Runs one of the product's programs to its end.

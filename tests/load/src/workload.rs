@@ -17,6 +17,7 @@ pub mod purge;
 pub mod replays;
 pub mod reserving;
 pub mod table_size;
+pub mod tracing;
 pub mod waiters;
 
 /// A workload.
@@ -44,6 +45,8 @@ pub enum Workload {
     Memory,
     /// Processor time and writes of a system that nobody calls.
     Idle,
+    /// POST /v1/orders without a collector, with one, and with one that is gone.
+    Tracing,
     /// What a key adds to a request at a tenth of the highest rate.
     Latency,
 }
@@ -75,6 +78,7 @@ impl Workload {
             Self::Waiters => waiters::run(bench).await,
             Self::Memory => memory::run(bench).await,
             Self::Idle => idle::run(bench).await,
+            Self::Tracing => tracing::run(bench).await,
             Self::Latency => latency::run(bench).await,
         }
     }

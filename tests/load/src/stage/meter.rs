@@ -82,6 +82,11 @@ impl Reading {
 // === impl Shares ===
 
 impl Shares {
+    /// Of this one.
+    pub fn of(&self, name: &str) -> f64 {
+        self.0.get(name).copied().unwrap_or_default()
+    }
+
     /// The middle of several, name by name.
     pub fn median(of: &[Self]) -> Self {
         let names = of.iter().flat_map(|shares| shares.0.keys().cloned());

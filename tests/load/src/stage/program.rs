@@ -30,11 +30,18 @@ pub struct Program {
 
 impl Program {
     /// Starts it; what it says goes to a log in `home`.
-    pub fn start(name: &str, binary: &Path, arguments: &[String], home: &Path) -> anyhow::Result<Self> {
+    pub fn start(
+        name: &str,
+        binary: &Path,
+        arguments: &[String],
+        environment: &[(String, String)],
+        home: &Path,
+    ) -> anyhow::Result<Self> {
         let path = home.join(format!("{name}.log"));
         let log = File::create(&path).context("a log")?;
         let child = Command::new(binary)
             .args(arguments)
+            .envs(environment.iter().map(|(name, value)| (name, value)))
             // A baseline ends when the other end of this one is closed, whatever has become of this process.
             .stdin(Stdio::piped())
             .stdout(log.try_clone().context("a log")?)

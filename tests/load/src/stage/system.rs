@@ -31,6 +31,8 @@ pub struct Wanted {
     pub gateway_flags: Vec<String>,
     /// More flags for the orders service.
     pub orders_flags: Vec<String>,
+    /// Variables of all of them.
+    pub environment: Vec<(String, String)>,
 }
 
 /// The running product. Ended when dropped.
@@ -52,7 +54,14 @@ pub struct System {
 impl Wanted {
     /// One of each.
     pub fn one(name: &'static str) -> Self {
-        Self { name, replicas: 1, idem_flags: Vec::new(), gateway_flags: Vec::new(), orders_flags: Vec::new() }
+        Self {
+            name,
+            replicas: 1,
+            idem_flags: Vec::new(),
+            gateway_flags: Vec::new(),
+            orders_flags: Vec::new(),
+            environment: Vec::new(),
+        }
     }
 }
 
@@ -61,7 +70,7 @@ impl Wanted {
 impl System {
     /// Starts it on databases of its own.
     pub async fn start(stage: &mut Stage, wanted: &Wanted) -> anyhow::Result<Self> {
-        let name = wanted.name;
+        let (name, environment) = (wanted.name, &wanted.environment[..]);
         let idem_database = format!("{name}_idem");
         let idem_store = stage.postgres.create(&idem_database).await?;
         let orders_store = stage.postgres.create(&format!("{name}_orders")).await?;
@@ -86,7 +95,8 @@ impl System {
                 idem_flags.clone_from(&flags);
             }
             flags.extend(wanted.idem_flags.iter().cloned());
-            programs.push(start(stage, &format!("{name}-idem-{number}"), "idem-service", &flags, idem).await?);
+            programs
+                .push(start(stage, &format!("{name}-idem-{number}"), "idem-service", &flags, environment, idem).await?);
             idems.push(idem);
         }
         let mut orders_flags = flags(&[
@@ -97,7 +107,8 @@ impl System {
             ("--webhook-secret", "whsec_load"),
         ]);
         orders_flags.extend(wanted.orders_flags.iter().cloned());
-        programs.push(start(stage, &format!("{name}-orders"), "orders-service", &orders_flags, orders).await?);
+        programs
+            .push(start(stage, &format!("{name}-orders"), "orders-service", &orders_flags, environment, orders).await?);
         for (number, idem) in idems.iter().enumerate() {
             let gateway = if number == 0 { first } else { free_port::one()? };
             let mut flags = flags(&[
@@ -108,7 +119,9 @@ impl System {
                 ("--api-keys", &keys.display().to_string()),
             ]);
             flags.extend(wanted.gateway_flags.iter().cloned());
-            programs.push(start(stage, &format!("{name}-gateway-{number}"), "gateway", &flags, gateway).await?);
+            programs.push(
+                start(stage, &format!("{name}-gateway-{number}"), "gateway", &flags, environment, gateway).await?,
+            );
             if number > 0 {
                 gateways.push(gateway);
             }
@@ -118,7 +131,9 @@ impl System {
             ("--webhook-url", &format!("http://{first}/webhooks/acquirer")),
             ("--webhook-secret", "whsec_load"),
         ]);
-        programs.push(start(stage, &format!("{name}-acquirer"), "acquirer-sandbox", &sandbox_flags, sandbox).await?);
+        programs.push(
+            start(stage, &format!("{name}-acquirer"), "acquirer-sandbox", &sandbox_flags, environment, sandbox).await?,
+        );
         Ok(Self { gateways, idems, programs, idem_database, idem_flags })
     }
 
@@ -138,7 +153,7 @@ impl System {
         let name = ended.name().to_owned();
         drop(ended);
         let flags: Vec<String> = self.idem_flags.iter().chain(more).cloned().collect();
-        self.programs.insert(0, start(stage, &name, "idem-service", &flags, self.idems[0]).await?);
+        self.programs.insert(0, start(stage, &name, "idem-service", &flags, &[], self.idems[0]).await?);
         Ok(())
     }
 
@@ -171,9 +186,10 @@ async fn start(
     name: &str,
     binary: &str,
     flags: &[String],
+    environment: &[(String, String)],
     listens: SocketAddr,
 ) -> anyhow::Result<Program> {
-    let mut program = stage.program(name, binary, flags)?;
+    let mut program = stage.program(name, binary, flags, environment)?;
     match flags.iter().position(|flag| flag == "--admin-listen").and_then(|at| flags.get(at + 1)) {
         Some(admin) => program.until_ready(admin.parse().context("an address")?).await?,
         None => program.until_listening(listens).await?,
@@ -197,5 +213,5 @@ pub async fn start_idem(
     let mut all =
         flags(&[("--listen", &listen.to_string()), ("--admin-listen", &admin.to_string()), ("--store", store)]);
     all.extend(more.iter().cloned());
-    Ok((start(stage, name, "idem-service", &all, listen).await?, listen))
+    Ok((start(stage, name, "idem-service", &all, &[], listen).await?, listen))
 }
