@@ -18,7 +18,9 @@ class Buyers:
     def __init__(self, address, key, count, retries):
         self.address, self.key, self.count, self.retries = address, key, count, retries
         self.lock = threading.Lock()
-        self.failures, self.repeats, self.slowest = [], 0, 0.0
+        self.failures, self.repeats = [], 0
+        # When each was asked first, and how long it took with its repeats.
+        self.times = []
         self.orders, self.payments, self.replays = {}, {}, 0
         self.ended = threading.Event()
         self.threads = []
@@ -62,7 +64,7 @@ class Buyers:
             status, answer, replayed = once(self.address, "POST", path, self.key, key, body)
             if status in (200, 201):
                 with self.lock:
-                    self.slowest = max(self.slowest, time.monotonic() - begun)
+                    self.times.append((begun, time.monotonic() - begun))
                 return status, answer, replayed
             # 202: the acquirer has not decided. 502 and 504 are nginx's own: a gateway that took the request with it.
             may_repeat = status in (None, 202, 502, 504) or (isinstance(answer, dict) and answer.get("retryable"))
@@ -72,6 +74,15 @@ class Buyers:
             with self.lock:
                 self.repeats += 1
             time.sleep(0.2)
+
+    def slowest(self):
+        return max((took for _, took in self.times), default=0.0)
+
+    def p99_from(self, moment):
+        """Of what was asked from then on; and of how many that is."""
+        with self.lock:
+            took = sorted(took for begun, took in self.times if begun >= moment)
+        return (took[min(len(took) * 99 // 100, len(took) - 1)] if took else None), len(took)
 
     def fail(self, what):
         with self.lock:

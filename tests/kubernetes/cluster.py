@@ -15,6 +15,9 @@ from world import SERVICES, World
 IMAGE_BYTES_MAX = 25_000_000
 BUYERS = 6
 CAPACITY = 1_000_000
+# By then a replica that is a black hole has cost what it may cost.
+SILENCE_NOTICED = 10
+P99_MAX = 3.0
 
 
 def say(text):
@@ -97,7 +100,7 @@ def crowd(world, retries):
 def report(name, buyers, begun):
     took = time.monotonic() - begun
     sold = len(buyers.orders)
-    say(f"{name}: {sold} orders in {took:.0f} s, {buyers.replays} replays, {buyers.repeats} repeats by buyers, slowest {buyers.slowest:.1f} s")
+    say(f"{name}: {sold} orders in {took:.0f} s, {buyers.replays} replays, {buyers.repeats} repeats by buyers, slowest {buyers.slowest():.1f} s")
     must(sold > 20, f"only {sold} orders were sold: nothing was shown")
 
 
@@ -134,8 +137,24 @@ def production(world):
         time.sleep(5)
     report("killed", patient, begun)
     must(not patient.failures, f"{len(patient.failures)} purchases were lost: {patient.failures[:3]}")
+    step("production: a pod of each service behind the gateway falls silent under load; buyers repeat with the same key")
+    begun = time.monotonic()
+    with crowd(world, retries=True) as steadfast:
+        for service in ("idem-service", "orders-service"):
+            time.sleep(3)
+            world.silence(service, True)
+            time.sleep(SILENCE_NOTICED)
+            noticed = time.monotonic()
+            time.sleep(SILENCE_NOTICED)
+            p99, asked = steadfast.p99_from(noticed)
+            world.silence(service, False)
+            must(p99 is not None and p99 < P99_MAX, f"{SILENCE_NOTICED} s after {service} fell silent p99 is {p99} s")
+            say(f"{service}: from {SILENCE_NOTICED} s after one of its pods fell silent, p99 of {asked} answers is {p99:.2f} s")
+        time.sleep(5)
+    report("silent", steadfast, begun)
+    must(not steadfast.failures, f"{len(steadfast.failures)} purchases were lost: {steadfast.failures[:3]}")
     step("production: the books")
-    books_balance(world, before, calm, patient)
+    books_balance(world, before, calm, patient, steadfast)
 
 
 def small(world):

@@ -104,7 +104,7 @@ BROKEN_COMPOSE = [
 
 # The same for the Dockerfile.
 BROKEN_DOCKERFILE = [
-    ("FROM scratch AS idem-local", "FROM scratch AS idem", "there is no image of idem-local"),
+    ("FROM scratch AS acquirer-sandbox", "FROM scratch AS acquirer", "there is no image of acquirer-sandbox"),
     ('ENTRYPOINT ["/gateway"]', 'ENTRYPOINT ["/bin/sh"]', "the image gateway starts something else"),
     ('CMD ["/gateway", "healthcheck"]', 'CMD ["/gateway", "health"]', "has no health check that gateway knows"),
     ("USER 65532:65532", "USER 0:0", "runs as root"),

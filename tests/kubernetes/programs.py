@@ -34,7 +34,7 @@ class Context:
     """What rules need besides the overlay."""
 
     def __init__(self, binaries, secrets):
-        self.programs = {name: Program(name, binaries) for name in [*PREFIX, "idem-local"]}
+        self.programs = {name: Program(name, binaries) for name in PREFIX}
         self.secrets = secrets
         workspace = (ROOT / "Cargo.toml").read_text().split("[workspace.package]")[1]
         self.version = re.search(r'^version = "(.*)"', workspace, re.MULTILINE).group(1)
