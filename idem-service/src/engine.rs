@@ -20,6 +20,7 @@ use std::time::Duration;
 use chassis::deadline::Deadline;
 use database::Clock;
 use fault_point::fault_point;
+use futures::FutureExt as _;
 use idem_core::{Answer, Command, IdempotencyKey, Put, Record, State, Verdict, decide};
 use tokio::time::{Instant, timeout_at};
 
@@ -381,11 +382,14 @@ fn lease_left(snapshot: &Snapshot) -> Duration {
     lease_until.duration_since(snapshot.now).unwrap_or_default().max(Duration::from_millis(1))
 }
 
-async fn within<T>(limit: Instant, work: impl Future<Output = Result<T, StoreError>>) -> Result<T, EngineError> {
-    match timeout_at(limit, work).await {
+fn within<T>(
+    limit: Instant,
+    work: impl Future<Output = Result<T, StoreError>>,
+) -> impl Future<Output = Result<T, EngineError>> {
+    timeout_at(limit, work).map(|answer| match answer {
         Ok(answer) => Ok(answer?),
         Err(_) => Err(EngineError::TimedOut),
-    }
+    })
 }
 
 fn only<T>(mut answers: Vec<T>) -> Result<T, EngineError> {

@@ -37,24 +37,32 @@ impl Rpc {
     }
 
     /// Runs work that must come to its end even when the caller goes away.
-    async fn detached<T: Send + 'static>(
-        &self,
-        name: &'static str,
-        work: impl Future<Output = Result<T, OrdersError>> + Send + 'static,
-    ) -> Result<T, Status> {
-        let done = self.tasks.spawn(name, work).await.map_err(|_| status::from_panic())?;
-        done.map_err(|error| status::from_error(&error))
+    fn detached<T, W>(&self, name: &'static str, work: W) -> impl Future<Output = Result<T, Status>> + use<T, W>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T, OrdersError>> + Send + 'static,
+    {
+        // Spawned before anybody awaits: who waits for it does not carry it too.
+        let done = self.tasks.spawn(name, work);
+        async {
+            let done = done.await.map_err(|_| status::from_panic())?;
+            done.map_err(|error| status::from_error(&error))
+        }
     }
 
     /// Runs work that is one transaction. Past the caller's deadline it is rolled back, unless its commit is on the way already:
     /// nobody waits for it, and a row that somebody holds for long must not let it through minutes later.
-    async fn transacted<T: Send + 'static>(
+    fn transacted<T, W>(
         &self,
         name: &'static str,
         deadline: Option<Deadline>,
-        work: impl Future<Output = Result<T, OrdersError>> + Send + 'static,
-    ) -> Result<T, Status> {
-        self.detached(name, within(deadline, work)).await
+        work: W,
+    ) -> impl Future<Output = Result<T, Status>> + use<T, W>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T, OrdersError>> + Send + 'static,
+    {
+        self.detached(name, within(deadline, work))
     }
 
     /// Refuses a caller whose grant does not cover the tenant of the operation, once that is known.

@@ -1,10 +1,15 @@
 //! The shop: what every use case shares.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::{Future, ready},
+    sync::Arc,
+    time::Duration,
+};
 
 use chassis::deadline::Deadline;
 use database::{BoxFuture, Database, DatabaseError, Tx};
-use tokio::sync::Notify;
+use futures::{FutureExt as _, future::Either};
+use tokio::{sync::Notify, time::timeout_at};
 
 use crate::{
     acquirer::{Acquirer, road::Road},
@@ -101,14 +106,20 @@ impl Shop {
 }
 
 /// Does the work of a caller by its deadline, or drops it: a transaction is then rolled back unless its commit is on the way.
-pub(crate) async fn within<T>(
+pub(crate) fn within<T, W>(
     deadline: Option<Deadline>,
-    work: impl Future<Output = Result<T, OrdersError>>,
-) -> Result<T, OrdersError> {
+    work: W,
+) -> impl Future<Output = Result<T, OrdersError>> + use<T, W>
+where
+    W: Future<Output = Result<T, OrdersError>>,
+{
     match deadline {
-        None => work.await,
-        Some(deadline) if deadline.is_over() => Err(OrdersError::Deadline),
-        Some(deadline) => tokio::time::timeout_at(deadline.instant(), work).await.unwrap_or(Err(OrdersError::Deadline)),
+        None => Either::Left(work),
+        Some(deadline) if deadline.is_over() => Either::Right(Either::Left(ready(Err(OrdersError::Deadline)))),
+        Some(deadline) => {
+            let done = timeout_at(deadline.instant(), work);
+            Either::Right(Either::Right(done.map(|done| done.unwrap_or(Err(OrdersError::Deadline)))))
+        }
     }
 }
 

@@ -1,7 +1,13 @@
 //! Tasks that shutdown can wait for.
 
 use futures::FutureExt as _;
-use std::{future::Future, panic::AssertUnwindSafe};
+use pin_project_lite::pin_project;
+use std::{
+    future::Future,
+    panic::AssertUnwindSafe,
+    pin::Pin,
+    task::{Context, Poll},
+};
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, Span};
@@ -32,11 +38,7 @@ impl Tasks {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let watched = async move {
-            let _watch = PanicWatch { name };
-            future.await
-        };
-        tokio::spawn(self.tracker.track_future(watched.instrument(Span::current())))
+        tokio::spawn(self.tracker.track_future(Watched { name, future }.instrument(Span::current())))
     }
 
     /// Runs a blocking function on a thread of its own pool, tracked like a task.
@@ -79,12 +81,27 @@ impl Default for Tasks {
 /// `name`.
 ///
 /// A loop on a task of its own that ends by a panic would end for good, and nobody would miss it.
-pub async fn round<T>(name: &'static str, work: impl Future<Output = T>) -> Option<T> {
-    let watched = async {
-        let _watch = PanicWatch { name };
-        work.await
-    };
-    AssertUnwindSafe(watched).catch_unwind().await.ok()
+pub fn round<T>(name: &'static str, work: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
+    AssertUnwindSafe(Watched { name, future: work }).catch_unwind().map(Result::ok)
+}
+
+pin_project! {
+    /// A future whose panics are told of. Not an `async` block: one that takes a future in and awaits it is twice as large.
+    struct Watched<F> {
+        name: &'static str,
+        #[pin]
+        future: F,
+    }
+}
+
+impl<F: Future> Future for Watched<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let _watch = PanicWatch { name: this.name };
+        this.future.poll(cx)
+    }
 }
 
 /// Says which task panicked: its handle is usually dropped, so nobody else would.
@@ -144,6 +161,17 @@ mod tests {
     async fn a_round_that_panics_is_over_and_the_next_one_is_as_good_as_ever() {
         assert_eq!(round("broken", async { panic!("on purpose") }).await, None::<u32>);
         assert_eq!(round("whole", async { 7 }).await, Some(7));
+    }
+
+    #[test]
+    fn what_is_spawned_is_hardly_larger_than_what_it_runs() {
+        let work = async {
+            let held = [1_u8; 4096];
+            tokio::task::yield_now().await;
+            held
+        };
+        let size = std::mem::size_of_val(&work);
+        assert!(std::mem::size_of_val(&Watched { name: "large", future: work }) <= size + 16);
     }
 
     #[tokio::test]
