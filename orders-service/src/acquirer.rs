@@ -104,7 +104,7 @@ impl Reply {
                 }
             }
             Self::NotFound => Word::NotFound,
-            // It has recorded nothing and never will: as good as a decline.
+            // Of a first try: it has recorded nothing and never will, which is as good as a decline.
             Self::Refused(_) => Word::Verdict(Verdict::Declined),
             Self::Conflict => Word::Mismatch("it has another charge under this id".to_owned()),
             Self::Unreachable(cause) => Word::Unreachable(cause),

@@ -42,9 +42,18 @@ pub(crate) enum Begun {
     /// Another call with this token is at work.
     Running,
     /// Recorded: to be sent.
-    Send(PaymentRow),
+    Send(PaymentRow, Sending),
     /// An earlier try was given up, and the order can be paid no more: whether its charge has landed is not known here.
     GivenUp(PaymentRow),
+}
+
+/// Whether the acquirer may have been sent this payment before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sending {
+    /// Nobody can have sent it.
+    First,
+    /// Somebody may have, and that charge may still be on its way.
+    Again,
 }
 
 /// What is known of an earlier try of the payment that was given up.
@@ -179,7 +188,7 @@ async fn begin(
     }
     if let Some(open) = known.as_ref().filter(|payment| payment.status.is_open()) {
         operations::begin(tx, ask.grant).await?;
-        return Ok(Begun::Send(open.clone()));
+        return Ok(Begun::Send(open.clone(), Sending::Again));
     }
     let order = match ask.order {
         Some(id) => orders::lock_of(tx, &ask.call.tenant, id).await?,
@@ -198,20 +207,20 @@ async fn begin(
             None => refuse(tx, ask, reason.plain()).await,
         };
     }
-    let payment = match known {
+    let (payment, sending) = match known {
         Some(closed) => {
             payments::reopen(tx, closed.id, acquirer_timeout).await?;
-            PaymentRow { status: PaymentStatus::Started, ..closed }
+            (PaymentRow { status: PaymentStatus::Started, ..closed }, Sending::Again)
         }
         None => {
             let payment = new_payment(ask, &order, Timestamp(tx.now()).plus(acquirer_timeout));
             payments::start(tx, &payment).await?;
-            payment
+            (payment, Sending::First)
         }
     };
     orders::hold_on(tx, order.id, hold_ttl).await?;
     operations::begin(tx, ask.grant).await?;
-    Ok(Begun::Send(payment))
+    Ok(Begun::Send(payment, sending))
 }
 
 async fn refuse(tx: &mut Tx<'_>, ask: &Pay, refusal: Refusal) -> Result<Begun, OrdersError> {

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, collections::BTreeSet, sync::Arc, time::Duratio
 use database::{Database, Tx};
 
 use crate::{
-    begin_payment::{self, Begun, Waiting},
+    begin_payment::{self, Begun, Sending, Waiting},
     entry::{self, Entry},
     error::OrdersError,
     operation_id::{OperationId, OrderId},
@@ -94,7 +94,7 @@ async fn begin_all(
     operations::begin_all(tx, started.iter().map(|(act, _)| act.ask().grant)).await?;
     operations::keep_all(tx, Kind::Pay, refused.iter().map(|(act, answer)| (act.ask().grant, answer))).await?;
     for (act, payment) in started {
-        fates[act.place] = Fate::Begun(Begun::Send(payment));
+        fates[act.place] = Fate::Begun(Begun::Send(payment, Sending::First));
     }
     for (act, answer) in refused {
         fates[act.place] = Fate::Begun(Begun::Answered(answer));

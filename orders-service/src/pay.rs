@@ -6,8 +6,8 @@ use chassis::deadline::Deadline;
 use fault_point::fault_point;
 
 use crate::{
-    acquirer::{Charge, Word},
-    begin_payment::{Begun, Waiting},
+    acquirer::{Charge, Reply, Word},
+    begin_payment::{Begun, Sending, Waiting},
     entry::Call,
     error::OrdersError,
     operation_id::{Grant, OrderId, PaymentId},
@@ -50,8 +50,8 @@ impl Shop {
             match begun {
                 Begun::Answered(answer) => return Ok(answer),
                 Begun::Running => return self.wait_for_answer(grant, deadline).await,
-                Begun::Send(payment) => {
-                    let word = self.charge(&payment, deadline).await;
+                Begun::Send(payment, sending) => {
+                    let word = self.charge(&payment, sending, deadline).await;
                     return self.conclude(grant, &payment, word).await;
                 }
                 // Nobody is told that nothing was charged before the acquirer has said so.
@@ -65,12 +65,16 @@ impl Shop {
     }
 
     /// Sends the charge; when the answer does not come, asks once what became of it, if there is time.
-    async fn charge(&self, payment: &PaymentRow, deadline: Option<Deadline>) -> Word {
+    async fn charge(&self, payment: &PaymentRow, sending: Sending, deadline: Option<Deadline>) -> Word {
         let charge = Charge { payment: payment.id, amount: payment.amount.clone(), method: payment.method.clone() };
         let Ok(patience) = self.patience(deadline) else {
             return Word::Unreachable("there was no time left to send it".to_owned());
         };
-        let word = self.acquirer.charge(&charge, patience).await.about(&payment.amount);
+        let word = match (self.acquirer.charge(&charge, patience).await, sending) {
+            // It says that this try has left nothing there, and nothing about one that may still be on its way.
+            (Reply::Refused(cause), Sending::Again) => Word::Unreachable(cause),
+            (reply, _) => reply.about(&payment.amount),
+        };
         let Word::Unreachable(cause) = word else { return word };
         tracing::warn!(payment.id = %payment.id, cause, "the acquirer did not answer a charge; asking for it");
         match self.patience(deadline) {

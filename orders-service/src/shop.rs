@@ -9,7 +9,7 @@ use std::{
 use chassis::deadline::Deadline;
 use database::{BoxFuture, Database, DatabaseError, Tx};
 use futures::{FutureExt as _, future::Either};
-use tokio::{sync::Notify, time::timeout_at};
+use tokio::sync::Notify;
 
 use crate::{
     acquirer::{Acquirer, road::Road},
@@ -117,7 +117,7 @@ where
         None => Either::Left(work),
         Some(deadline) if deadline.is_over() => Either::Right(Either::Left(ready(Err(OrdersError::Deadline)))),
         Some(deadline) => {
-            let done = timeout_at(deadline.instant(), work);
+            let done = tokio::time::timeout_at(deadline.instant(), work);
             Either::Right(Either::Right(done.map(|done| done.unwrap_or(Err(OrdersError::Deadline)))))
         }
     }

@@ -46,6 +46,7 @@ struct RefundBody<'a> {
 
 #[derive(Deserialize)]
 struct PaymentAnswer {
+    id: String,
     status: String,
     amount: i64,
     currency: String,
@@ -147,7 +148,7 @@ impl Acquirer for HttpAcquirer {
         let request = self.client.put(self.payment_url(charge.payment)).json(&body);
         let span = self.span("charge", "PUT", charge.payment);
         let reply = match self.send("charge", request, patience).instrument(span).await {
-            Ok(heard) => heard.charged(),
+            Ok(heard) => heard.charged(charge.payment),
             Err(cause) => Reply::Unreachable(cause),
         };
         count("charge", reply.name());
@@ -158,7 +159,7 @@ impl Acquirer for HttpAcquirer {
         let span = self.span("find", "GET", payment);
         let request = self.client.get(self.payment_url(payment));
         let reply = match self.send("find", request, patience).instrument(span).await {
-            Ok(heard) => heard.found(),
+            Ok(heard) => heard.found(payment),
             Err(cause) => Reply::Unreachable(cause),
         };
         count("find", reply.name());
@@ -190,22 +191,22 @@ impl Acquirer for HttpAcquirer {
 
 impl Heard {
     /// The answer to a charge.
-    fn charged(&self) -> Reply {
+    fn charged(&self, id: PaymentId) -> Reply {
         match self.status {
             StatusCode::CONFLICT => Reply::Conflict,
-            StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => Reply::Refused(self.excerpt()),
+            StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => Reply::Refused(self.told()),
             // Some acquirers say a decline with the status, too.
-            status if status.is_success() || status == StatusCode::PAYMENT_REQUIRED => self.payment(),
-            _ => Reply::Unreachable(self.excerpt()),
+            status if status.is_success() || status == StatusCode::PAYMENT_REQUIRED => self.payment(id),
+            _ => Reply::Unreachable(self.told()),
         }
     }
 
     /// The answer to a question about a payment.
-    fn found(&self) -> Reply {
+    fn found(&self, id: PaymentId) -> Reply {
         match self.status {
-            StatusCode::OK => self.payment(),
+            StatusCode::OK => self.payment(id),
             StatusCode::NOT_FOUND => Reply::NotFound,
-            _ => Reply::Unreachable(self.excerpt()),
+            _ => Reply::Unreachable(self.told()),
         }
     }
 
@@ -217,29 +218,31 @@ impl Heard {
         // Too many requests and timeouts are weather; any other 4xx needs somebody to look.
         let is_weather = matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT);
         if self.status.is_client_error() && !is_weather {
-            RefundReply::Refused(self.excerpt())
+            RefundReply::Refused(self.told())
         } else {
-            RefundReply::Unreachable(self.excerpt())
+            RefundReply::Unreachable(self.told())
         }
     }
 
-    fn payment(&self) -> Reply {
+    fn payment(&self, id: PaymentId) -> Reply {
         let Ok(answer) = serde_json::from_slice::<PaymentAnswer>(&self.body) else {
             return Reply::Unreachable(format!("its answer cannot be read ({})", self.status));
         };
+        if answer.id != id.to_string() {
+            return Reply::Conflict;
+        }
         let verdict = match answer.status.as_str() {
             "approved" => Verdict::Approved,
             "declined" => Verdict::Declined,
             "pending" => Verdict::Pending,
-            other => return Reply::Unreachable(format!("it knows the payment in a state we do not: {other}")),
+            _ => return Reply::Unreachable("it knows the payment in a state we do not".to_owned()),
         };
         Reply::Known { verdict, amount: answer.amount, currency: answer.currency }
     }
 
-    /// Enough of the answer for a log line.
-    fn excerpt(&self) -> String {
-        let text = String::from_utf8_lossy(&self.body);
-        format!("it answered {}: {}", self.status.as_u16(), text.chars().take(200).collect::<String>())
+    /// For a log line. Not what it wrote: an acquirer may repeat what it was sent, and nobody may read a card token in a log.
+    fn told(&self) -> String {
+        format!("it answered {}", self.status.as_u16())
     }
 }
 
@@ -279,13 +282,18 @@ fn describe(error: &reqwest::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operation_id::OperationId;
 
     fn heard(status: u16, body: &str) -> Heard {
         Heard { status: StatusCode::from_u16(status).expect("a status"), body: body.as_bytes().to_vec() }
     }
 
+    fn id() -> PaymentId {
+        OperationId::parse("0b7c2f0e-3f5d-4a39-9d5a-5a9f6d2c1e11").expect("a UUID").payment()
+    }
+
     fn payment(status: &str) -> String {
-        format!(r#"{{"id":"p","status":"{status}","amount":2000,"currency":"EUR","method":"pm_approved"}}"#)
+        format!(r#"{{"id":"{}","status":"{status}","amount":2000,"currency":"EUR","method":"pm_approved"}}"#, id())
     }
 
     #[test]
@@ -297,6 +305,7 @@ mod tests {
             (402, payment("declined"), "declined"),
             (200, payment("weird"), "unreachable"),
             (200, "<html>".to_owned(), "unreachable"),
+            (200, payment("approved").replace(&id().to_string(), "another"), "conflict"),
             (400, "{}".to_owned(), "refused"),
             (422, "{}".to_owned(), "refused"),
             (409, "{}".to_owned(), "conflict"),
@@ -306,11 +315,23 @@ mod tests {
             (500, "{}".to_owned(), "unreachable"),
             (503, "{}".to_owned(), "unreachable"),
         ] {
-            assert_eq!(heard(status, &body).charged().name(), expected, "charge answered {status} {body}");
+            assert_eq!(heard(status, &body).charged(id()).name(), expected, "charge answered {status} {body}");
         }
-        assert_eq!(heard(404, "{}").found(), Reply::NotFound);
-        assert_eq!(heard(503, "{}").found().name(), "unreachable");
-        assert_eq!(heard(400, "{}").found().name(), "unreachable");
+        assert_eq!(heard(404, "{}").found(id()), Reply::NotFound);
+        assert_eq!(heard(503, "{}").found(id()).name(), "unreachable");
+        assert_eq!(heard(400, "{}").found(id()).name(), "unreachable");
+    }
+
+    #[test]
+    fn what_the_acquirer_writes_is_in_no_word_of_ours() {
+        let planted = r#"{"method":"pm_secret","error":"pm_secret"}"#;
+        for status in [200, 400, 401, 409, 422, 500] {
+            let heard = heard(status, planted);
+            let told = format!("{:?} {:?} {:?}", heard.charged(id()), heard.found(id()), heard.refunded());
+            assert!(!told.contains("pm_secret"), "{told}");
+        }
+        let status = payment("pm_secret");
+        assert!(!format!("{:?}", heard(200, &status).charged(id())).contains("pm_secret"));
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! What a buyer asks for, and gets within the call.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use super::stage::{Ask, HOLD, Round, Stage, call, grant, new_operation, paying, reason, survive};
 use crate::{
@@ -81,23 +84,21 @@ pub async fn a_repeat_waits_for_the_answer(stage: &Stage<'_>) {
     stage.open();
     let ask = paying(order, "pm_gated");
     let is_charging = || stage.script.charge_calls(&operation.payment().to_string()) > 0;
-    let first = survive(ask(stage.shop(), grant(operation, 1)));
+    let (first, is_over) = (survive(ask(stage.shop(), grant(operation, 1))), AtomicBool::new(false));
     let repeat = async {
         while !is_charging() {
             tokio::task::yield_now().await;
         }
-        survive(ask(stage.shop(), grant(operation, 1))).await
+        let repeat = survive(ask(stage.shop(), grant(operation, 1))).await;
+        is_over.store(true, Ordering::SeqCst);
+        repeat
     };
     let opener = async {
-        // Only once the repeat has looked in vain.
+        // Only once the repeat has looked in vain; one that breaks at its first look never pauses.
         let has_paused = || stage.bench.crossed().iter().any(|it| it.point == "wait for answer: pause");
-        let looked = async {
-            while !has_paused() {
-                tokio::task::yield_now().await;
-            }
-        };
-        // A repeat that breaks at its first look never pauses.
-        let _ = tokio::time::timeout(std::time::Duration::from_millis(300), looked).await;
+        while !has_paused() && !is_over.load(Ordering::SeqCst) {
+            tokio::task::yield_now().await;
+        }
         stage.script.open_gate();
     };
     let (first, repeat, ()) = tokio::join!(first, repeat, opener);

@@ -19,6 +19,7 @@ on_both_stores!(
     a_refusal_is_settled_for_its_token_and_unknown_for_a_higher,
     the_background_asks_only_when_it_is_due,
     closing_frees_the_order_and_a_late_charge_is_refunded_once,
+    what_refuses_a_repeat_says_nothing_about_the_try_before,
     closing_finds_what_landed_since,
     a_closed_payment_is_reopened_under_the_same_id,
     a_closed_payment_is_not_reopened_once_another_has_paid,
@@ -99,6 +100,31 @@ async fn closing_frees_the_order_and_a_late_charge_is_refunded_once(world: World
     assert_eq!(settled_refusal(world.lookup(&intent, 3).await.unwrap()), RefusalReason::PaymentRefunded);
     let answer = world.pay(&intent, 4, &order.id, "pm_late").await.unwrap();
     assert_eq!(answer.refusal(), (Label::Final, RefusalReason::PaymentRefunded));
+}
+
+async fn what_refuses_a_repeat_says_nothing_about_the_try_before(world: World) {
+    let (order, intent, rival) = (world.ordered(1).await, Intent::new(), Intent::new());
+    assert!(world.pay(&intent, 1, &order.id, "pm_late_then_refused").await.unwrap().is_unknown());
+    assert!(world.pay(&intent, 2, &order.id, "pm_late_then_refused").await.unwrap().is_unknown());
+    assert_eq!(world.script.charge_calls(&intent.payment()), 2);
+    let in_progress = (Label::NoEffect, RefusalReason::PaymentInProgress);
+    assert_eq!(world.pay(&rival, 1, &order.id, "pm_approved").await.unwrap().refusal(), in_progress);
+    // Neither when it was given up in between.
+    assert!(matches!(world.close(&intent, 3).await.unwrap(), Closing::Closed(_)));
+    assert!(world.pay(&intent, 4, &order.id, "pm_late_then_refused").await.unwrap().is_unknown());
+    assert_eq!(world.script.charge_calls(&intent.payment()), 3);
+    assert!(matches!(world.close(&intent, 5).await.unwrap(), Closing::Closed(_)));
+    world.pay(&rival, 2, &order.id, "pm_approved").await.unwrap().payment();
+
+    world.script.land(&intent.payment());
+    world.advance(Duration::from_secs(120));
+    world.eventually("it goes back", || async { world.script.refunds(&intent.payment()) == 1 }).await;
+    assert_eq!(world.script.refunds(&rival.payment()), 0);
+
+    // Of a first try it is the end.
+    let (order, intent) = (world.ordered(1).await, Intent::new());
+    let declined = (Label::Final, RefusalReason::PaymentDeclined);
+    assert_eq!(world.pay(&intent, 1, &order.id, "pm_refused").await.unwrap().refusal(), declined);
 }
 
 async fn closing_finds_what_landed_since(world: World) {

@@ -134,7 +134,11 @@ impl Acquirer for Script {
             }
         }
         let mut state = self.state();
-        if state.is_down || state.late.contains_key(&id) {
+        let is_on_its_way = state.late.contains_key(&id);
+        if is_on_its_way && charge.method == "pm_late_then_refused" {
+            return Reply::Refused("it answered 400".to_owned());
+        }
+        if state.is_down || is_on_its_way {
             return unreachable();
         }
         if let Some(held) = state.payments.get(&id) {
@@ -146,7 +150,7 @@ impl Acquirer for Script {
             "pm_pending" | "pm_pending_then_drop" => (Verdict::Pending, 0),
             "pm_other_amount" => (Verdict::Approved, 1),
             "pm_refused" => return Reply::Refused("no such method".to_owned()),
-            "pm_late" => {
+            "pm_late" | "pm_late_then_refused" => {
                 state.late.insert(id, charge.clone());
                 return unreachable();
             }
