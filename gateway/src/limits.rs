@@ -106,14 +106,14 @@ pub(crate) async fn admit(State(limiter): State<Limiter>, request: Request, next
     }
 }
 
-/// The same for webhooks, whose senders share one count of requests in flight. Their rate is the acquirer's affair: what it
-/// cannot deliver it delivers later.
-pub(crate) async fn admit_stranger(State(limiter): State<Limiter>, request: Request, next: Next) -> Response {
+/// The same for webhooks that have arrived whole, whose senders share one count of requests in flight: who only announces one, and
+/// anybody can, takes nothing from the others. Their rate is the acquirer's affair: what it cannot deliver it delivers later.
+pub(crate) async fn admit_stranger<T>(limiter: &Limiter, work: impl Future<Output = T>) -> Result<T, Problem> {
     match limiter.enter(&limiter.shared.strangers, false) {
-        Ok(slot) => SLOT.scope(Arc::new(slot), next.run(request)).await,
+        Ok(slot) => Ok(SLOT.scope(Arc::new(slot), work).await),
         Err(excess) => {
             count(excess, "webhooks", None);
-            refuse(excess, request.headers())
+            Err(excess.problem())
         }
     }
 }

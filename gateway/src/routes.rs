@@ -75,9 +75,8 @@ pub(crate) fn router(parts: Parts) -> Router {
                     limiter.clone().map(|limiter| middleware::from_fn_with_state(limiter, limits::admit)),
                 )),
         );
-    let limit = limiter.map(|limiter| middleware::from_fn_with_state(limiter, limits::admit_stranger));
-    let webhooks = webhooks::router(orders).layer(option_layer(limit));
-    let open = pages::router().merge(webhooks).method_not_allowed_fallback(error::method_not_allowed);
+    let open =
+        pages::router().merge(webhooks::router(orders, limiter)).method_not_allowed_fallback(error::method_not_allowed);
     v1.merge(open).fallback(error::not_found).layer(
         // The innermost is last: from it outwards every answer, refusals and panics included, is traced and readable by allowed pages.
         ServiceBuilder::new()

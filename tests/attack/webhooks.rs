@@ -6,8 +6,9 @@ use e2e::{Reply, Store, World};
 use hmac::{Hmac, KeyInit, Mac};
 use http::Method;
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::bystander::Bystander;
+use crate::{bystander::Bystander, wire};
 
 const SECRET: &str = "whsec_demo";
 
@@ -107,5 +108,32 @@ async fn a_flood_of_forged_webhooks_disturbs_nobody() {
     }
     let settled = tokio::time::timeout(Duration::from_secs(30), bystander.was_served());
     settled.await.unwrap();
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn webhooks_that_are_only_begun_keep_no_other_out() {
+    let world = World::start_with(Store::Sqlite, |settings| {
+        settings.limits = idem_local::Limits { rate: 0, burst: 0, in_flight: 2, live_keys: 0 };
+    })
+    .await;
+    let at = world.addresses().rest;
+    let head = "POST /webhooks/acquirer HTTP/1.1\r\nhost: idem\r\ncontent-length: 100\r\nexpect: 100-continue\r\n\r\n";
+    let mut begun = Vec::new();
+    for _ in 0..8 {
+        let mut stream = wire::connect(at).await;
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // It is waited for from now on.
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 100");
+        begun.push(stream);
+    }
+    let order = world.place("order", 1).await;
+    let payment = world.pay("pay", &order, "pm_pending").await.expect(202).text("id");
+    let approval = event("evt_genuine", "payment.approved", &payment, 1000);
+    deliver(&world, &sign(SECRET, now(), &approval), &approval).await.expect(200);
+    assert_eq!(world.order_status(&order).await, "paid");
+    drop(begun);
     world.stop().await;
 }

@@ -3,6 +3,7 @@
 use super::{Answered, mutation::sent};
 use crate::{
     error::{Failure, bad_signature},
+    limits::{self, Limiter},
     orders::Orders,
     wire,
 };
@@ -22,13 +23,21 @@ struct Accepted {
 }
 
 /// `POST /webhooks/acquirer`
-pub(super) fn router(orders: Orders) -> Router {
-    Router::new().route("/webhooks/acquirer", post(receive)).with_state(orders)
+pub(super) fn router(orders: Orders, limiter: Option<Limiter>) -> Router {
+    Router::new().route("/webhooks/acquirer", post(receive)).with_state((orders, limiter))
 }
 
-async fn receive(State(orders): State<Orders>, headers: HeaderMap, body: Body) -> Answered {
+async fn receive(
+    State((orders, limiter)): State<(Orders, Option<Limiter>)>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered {
     let body = read(body).await?;
-    let answer = orders.handle_webhook(proto::HandleWebhookRequest { body, signature: signature(&headers) }).await?;
+    let handling = orders.handle_webhook(proto::HandleWebhookRequest { body, signature: signature(&headers) });
+    let answer = match limiter {
+        Some(limiter) => limits::admit_stranger(&limiter, handling).await??,
+        None => handling.await?,
+    };
     match answer.outcome.ok_or(wire::Unreadable("no word on a webhook"))? {
         Outcome::Accepted(accepted) => {
             Ok(sent(wire::body(StatusCode::OK, &Accepted { duplicate: accepted.duplicate })))
