@@ -63,7 +63,7 @@ pub struct Config {
     #[arg(long, env = "ORDERS_ADMIN_LISTEN", default_value = "127.0.0.1:7102", value_name = "IP:PORT")]
     pub admin_listen: SocketAddr,
 
-    /// Where orders are kept: sqlite:PATH or postgres://USER@HOST/DATABASE
+    /// Where orders are kept: sqlite:PATH, or postgres://USER@HOST/DATABASE (several hosts accepted; ?sslmode=verify-full&sslrootcert=FILE for TLS)
     #[arg(long, env = "ORDERS_STORE", hide_env_values = true, default_value = "sqlite:orders.db", value_name = "URL")]
     pub store: StoreUrl,
 

@@ -1,0 +1,67 @@
+//! TLS to Postgres: how it is spoken, and what to tell the operator when it is not.
+
+use std::error::Error;
+use std::io;
+
+use credentials::{ClientConfig, Watched};
+use tokio_postgres::config::SslNegotiation;
+use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_rustls::rustls::{self, CertificateError};
+
+use crate::PostgresUrl;
+use crate::error::chain;
+
+/// How to speak TLS, if at all. The files are read again when they change; the next connection goes by them.
+pub(super) struct Tls(Option<Watched<ClientConfig>>);
+
+// === impl Tls ===
+
+impl Tls {
+    pub(super) fn open(url: &PostgresUrl) -> Result<Self, String> {
+        let Some(mut end) = url.tls().cloned() else { return Ok(Self(None)) };
+        if url.get_ssl_negotiation() == SslNegotiation::Direct {
+            // Without a word before it a server must be told what is spoken; otherwise it need not even know that one can tell it.
+            end.protocols = vec![b"postgresql".to_vec()];
+        }
+        let config = end.open("the TLS files for Postgres (sslrootcert, sslcert, sslkey)");
+        config.map(|config| Self(Some(config))).map_err(|error| chain(&error))
+    }
+
+    pub(super) fn connector(&self) -> Option<MakeRustlsConnect> {
+        self.0.as_ref().map(|config| MakeRustlsConnect::new(ClientConfig::clone(&config.current())))
+    }
+}
+
+/// What is wrong with the server, or with what it was asked for; none where TLS is not the reason.
+pub(super) fn complaint(error: &tokio_postgres::Error) -> Option<String> {
+    let sentence = chain(error);
+    if sentence.contains("server does not support TLS") {
+        let offers_none = "the server offers no TLS: turn its ssl on, or say sslmode=disable where nobody can listen";
+        return Some(offers_none.to_owned());
+    }
+    let complaint = match certificate_error(error)? {
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "the server's certificate is not for the host in the address"
+        }
+        CertificateError::UnknownIssuer => {
+            "the server's certificate is of no authority that is believed here: give its own as sslrootcert=FILE"
+        }
+        _ => "the server's certificate cannot be believed",
+    };
+    Some(format!("{complaint} ({sentence})"))
+}
+
+/// What rustls holds against the certificate, wherever in the causes it stands.
+fn certificate_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a CertificateError> {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        // An I/O error shows the causes of what it carries, not what it carries.
+        let carried = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        let found = carried.and_then(|inner| inner.downcast_ref()).or_else(|| cause.downcast_ref());
+        if let Some(rustls::Error::InvalidCertificate(why)) = found {
+            return Some(why);
+        }
+        next = cause.source();
+    }
+    None
+}
