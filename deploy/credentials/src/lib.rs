@@ -7,6 +7,7 @@
 
 mod client;
 mod client_end;
+mod distrust;
 mod names;
 mod pem;
 mod server;
@@ -15,6 +16,7 @@ mod watched;
 
 pub use client::{ClientFiles, ClientTls};
 pub use client_end::{Authorities, ClientEnd, Proof};
+pub use distrust::Distrust;
 pub use names::PeerNames;
 pub use server::{ServerFiles, ServerTls};
 pub use watched::{CredentialsError, Watched};

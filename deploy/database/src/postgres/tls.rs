@@ -1,12 +1,8 @@
 //! TLS to Postgres: how it is spoken, and what to tell the operator when it is not.
 
-use std::error::Error;
-use std::io;
-
-use credentials::{ClientConfig, Watched};
+use credentials::{ClientConfig, Distrust, Watched};
 use tokio_postgres::config::SslNegotiation;
 use tokio_postgres_rustls::MakeRustlsConnect;
-use tokio_rustls::rustls::{self, CertificateError};
 
 use crate::PostgresUrl;
 use crate::error::chain;
@@ -39,29 +35,12 @@ pub(super) fn complaint(error: &tokio_postgres::Error) -> Option<String> {
         let offers_none = "the server offers no TLS: turn its ssl on, or say sslmode=disable where nobody can listen";
         return Some(offers_none.to_owned());
     }
-    let complaint = match certificate_error(error)? {
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "the server's certificate is not for the host in the address"
-        }
-        CertificateError::UnknownIssuer => {
+    let complaint = match Distrust::of(error)? {
+        Distrust::Authority => {
             "the server's certificate is of no authority that is believed here: give its own as sslrootcert=FILE"
         }
-        _ => "the server's certificate cannot be believed",
+        Distrust::Host => "the server's certificate is not for the host in the address",
+        Distrust::Other => "the server's certificate cannot be believed",
     };
     Some(format!("{complaint} ({sentence})"))
-}
-
-/// What rustls holds against the certificate, wherever in the causes it stands.
-fn certificate_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a CertificateError> {
-    let mut next = Some(error);
-    while let Some(cause) = next {
-        // An I/O error shows the causes of what it carries, not what it carries.
-        let carried = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        let found = carried.and_then(|inner| inner.downcast_ref()).or_else(|| cause.downcast_ref());
-        if let Some(rustls::Error::InvalidCertificate(why)) = found {
-            return Some(why);
-        }
-        next = cause.source();
-    }
-    None
 }
