@@ -243,6 +243,12 @@ async fn certificates_that_are_replaced_are_shown_without_a_restart() {
         (complaints("/service.pem") == 2 && complaints("/ours-rest.pem") == 1).then_some(())
     })
     .await;
+    let page = reqwest::get(format!("http://{}/metrics", ours.admin)).await.unwrap().text().await.unwrap();
+    for result in ["used", "refused"] {
+        let counted = format!("credentials_reloads_total{{what=\"the TLS certificate and key\",result=\"{result}\"}}");
+        assert!(page.contains(&counted), "{counted} in {page}");
+    }
+
     let late = site.gateway("late", Papers { rest: "other", identity: "own", believes: "other" }).await;
     until_made(&site.caller("other"), &late, "/v1/orders", "third", &one_ticket()).await;
     until_made(&site.caller("other"), &ours, "/v1/orders", "fourth", &one_ticket()).await;

@@ -19,7 +19,7 @@ impl Tls {
             // Without a word before it a server must be told what is spoken; otherwise it need not even know that one can tell it.
             end.protocols = vec![b"postgresql".to_vec()];
         }
-        let config = end.open("the TLS files for Postgres (sslrootcert, sslcert, sslkey)");
+        let config = end.open("the TLS files of the store's address");
         config.map(|config| Self(Some(config))).map_err(|error| chain(&error))
     }
 

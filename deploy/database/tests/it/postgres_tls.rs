@@ -13,6 +13,9 @@ use tokio_postgres::types::Type;
 
 use crate::store::{SCHEMA, impatient, open, query};
 
+/// What a client says that wants to know whether TLS is spoken.
+const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
+
 /// How long a change of the network or of a file may take to be noticed.
 const SOON: Duration = Duration::from_secs(30);
 
@@ -177,6 +180,22 @@ async fn files_that_cannot_be_used_are_named_before_anybody_is_called() {
     }
 }
 
+#[tokio::test]
+async fn a_server_is_not_asked_for_tls_unless_the_address_says_so() {
+    for (parameters, is_asked) in [("", false), ("sslmode=disable", false), ("sslmode=prefer", true)] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("postgres://u@{}/x?{parameters}", listener.local_addr().unwrap()).parse().unwrap();
+        let hello = async {
+            let mut hello = [0; 8];
+            listener.accept().await.unwrap().0.read_exact(&mut hello).await.unwrap();
+            hello
+        };
+        let (hello, refused) = tokio::join!(hello, try_open(&url));
+        assert!(refused.is_err());
+        assert_eq!(hello == SSL_REQUEST, is_asked, "{parameters}: {hello:?}");
+    }
+}
+
 // === who one is ===
 
 #[tokio::test]
@@ -240,7 +259,6 @@ async fn end_others(db: &Database, database: &str) {
 
 /// The same server at an address where no TLS is spoken: as the server itself with `ssl = off`, it says N to whoever asks for it.
 async fn without_tls(port: u16) -> (String, JoinSet<()>) {
-    const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let mut tasks = JoinSet::new();
