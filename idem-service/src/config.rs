@@ -25,7 +25,7 @@ pub struct Config {
     #[arg(long, env = "IDEM_ADMIN_LISTEN", value_name = "IP:PORT", default_value = "127.0.0.1:7002")]
     pub admin_listen: SocketAddr,
 
-    /// Where keys are kept: sqlite:PATH, or postgres://USER@HOST/DATABASE (several hosts accepted).
+    /// Where keys are kept: sqlite:PATH, or postgres://USER@HOST/DATABASE (several hosts accepted; ?sslmode=verify-full&sslrootcert=FILE for TLS).
     #[arg(long, env = "IDEM_STORE", value_name = "URL", default_value = "sqlite:idem.db", hide_env_values = true)]
     pub store: StoreUrl,
 

@@ -10,6 +10,7 @@ use crate::{
     payment::Verdict,
 };
 
+mod client;
 pub mod http;
 pub(crate) mod road;
 

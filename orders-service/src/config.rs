@@ -63,13 +63,17 @@ pub struct Config {
     #[arg(long, env = "ORDERS_ADMIN_LISTEN", default_value = "127.0.0.1:7102", value_name = "IP:PORT")]
     pub admin_listen: SocketAddr,
 
-    /// Where orders are kept: sqlite:PATH or postgres://USER@HOST/DATABASE
+    /// Where orders are kept: sqlite:PATH, or postgres://USER@HOST/DATABASE (several hosts accepted; ?sslmode=verify-full&sslrootcert=FILE for TLS)
     #[arg(long, env = "ORDERS_STORE", hide_env_values = true, default_value = "sqlite:orders.db", value_name = "URL")]
     pub store: StoreUrl,
 
-    /// Where the acquirer is
-    #[arg(long, env = "ORDERS_ACQUIRER_URL", default_value = "http://127.0.0.1:8090", value_parser = flags::plaintext_endpoint, value_name = "URL")]
+    /// Where the acquirer is, by http:// or https://
+    #[arg(long, env = "ORDERS_ACQUIRER_URL", default_value = "http://127.0.0.1:8090", value_name = "URL")]
     pub acquirer_url: Endpoint,
+
+    /// PEM file with the authorities that sign the acquirer's certificate, instead of the public ones; with https://. Read again when it changes
+    #[arg(long, env = "ORDERS_ACQUIRER_CA", value_name = "FILE")]
+    pub acquirer_ca: Option<PathBuf>,
 
     /// How long the acquirer may take; shorter than the gateway's upstream timeout
     #[arg(long, env = "ORDERS_ACQUIRER_TIMEOUT", default_value = "20s", value_parser = flags::positive_duration, value_name = "DURATION")]
@@ -149,6 +153,7 @@ impl Default for Config {
             admin_listen: SocketAddr::from(([127, 0, 0, 1], 7102)),
             store: StoreUrl::Sqlite("orders.db".into()),
             acquirer_url: "http://127.0.0.1:8090".parse().expect("an endpoint"),
+            acquirer_ca: None,
             acquirer_timeout: Duration::from_secs(20),
             webhook_secret: Secret::new(WEBHOOK_SECRET_DEMO.to_owned()),
             hold_ttl: Duration::from_secs(30 * 60),

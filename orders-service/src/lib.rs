@@ -144,7 +144,7 @@ impl OrdersService {
     /// Checks the configuration, opens the store and binds both ports; nothing is served yet.
     pub async fn bind(config: Config, clock: Clock) -> Result<Self, StartError> {
         let connect_timeout = config.acquirer_timeout.min(Duration::from_secs(2));
-        let acquirer = HttpAcquirer::new(&config.acquirer_url.to_string(), connect_timeout)?;
+        let acquirer = HttpAcquirer::new(&config.acquirer_url, config.acquirer_ca.clone(), connect_timeout)?;
         Self::bind_with(config, clock, Arc::new(acquirer)).await
     }
 

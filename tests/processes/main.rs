@@ -12,3 +12,4 @@ mod rolling;
 mod stalled;
 mod starting;
 mod store_down;
+mod tls;

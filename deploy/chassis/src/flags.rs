@@ -12,12 +12,6 @@ pub use secret::{EmptySecret, Secret};
 
 use std::time::Duration;
 
-/// Reads an endpoint that is called in plaintext.
-pub fn plaintext_endpoint(text: &str) -> Result<Endpoint, String> {
-    let endpoint: Endpoint = text.parse().map_err(|error: EndpointError| error.to_string())?;
-    if endpoint.is_encrypted() { Err(format!("`{text}`: only http:// is supported here")) } else { Ok(endpoint) }
-}
-
 /// Reads `60s`, `100ms`, `24h` or `1h 30m`. Zero is allowed: `--drain 0s`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text.trim()).map_err(|error| match text.trim().parse::<f64>() {

@@ -1,6 +1,6 @@
 //! The end that calls.
 
-use crate::{CredentialsError, Watched, pem, provider};
+use crate::{Authorities, ClientEnd, CredentialsError, Proof, Watched};
 use std::{io, path::PathBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::{
@@ -32,10 +32,9 @@ pub struct ClientTls {
 impl ClientTls {
     /// Reads the files, now and whenever they change.
     pub fn open(files: ClientFiles) -> Result<Self, CredentialsError> {
-        let identity = files.identity.into_iter().flat_map(|(cert, key)| [cert, key]);
-        let paths = [files.ca].into_iter().chain(identity).collect();
-        let what = "the TLS authority, certificate and key for calls";
-        Ok(Self { config: Watched::open(what, paths, configure)? })
+        let proof = Proof::Host(Authorities::File(files.ca));
+        let end = ClientEnd { proof, identity: files.identity, protocols: vec![b"h2".to_vec()] };
+        Ok(Self { config: end.open("the TLS authority, certificate and key for calls")? })
     }
 
     /// The name under which a host must prove itself: a DNS name, or an address (in brackets or not).
@@ -57,20 +56,4 @@ impl ClientTls {
         }
         Ok(stream)
     }
-}
-
-fn configure(contents: &[Vec<u8>]) -> Result<ClientConfig, String> {
-    let [ca, identity @ ..] = contents else { return Err("the authority is missing".to_owned()) };
-    let builder = ClientConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(pem::roots(ca)?);
-    let mut config = match identity {
-        [cert, key] => builder
-            .with_client_auth_cert(pem::certificates(cert)?, pem::key(key)?)
-            .map_err(|error| format!("certificate and key cannot be used together ({error})"))?,
-        _ => builder.with_no_client_auth(),
-    };
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    Ok(config)
 }

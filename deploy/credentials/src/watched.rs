@@ -145,10 +145,12 @@ impl<T: Send + Sync> Look for Inner<T> {
             Ok(value) => {
                 *self.current.write().expect("nothing panics while it holds this lock") = Arc::new(value);
                 looks.broken_for = None;
+                count(source.what, "used");
                 tracing::info!(files = ?source.files, "{} were read again and are used from now on", source.what);
             }
             Err(error) => {
                 looks.broken_for = Some(0);
+                count(source.what, "refused");
                 let error = sentence(&error);
                 tracing::error!(%error, "a changed file is not used: {} that were read before go on to be", source.what);
             }
@@ -168,6 +170,10 @@ impl Looks {
             tracing::error!("{what} in the files are still broken: older ones are used, and a restart would fail");
         }
     }
+}
+
+fn count(what: &'static str, result: &'static str) {
+    metrics::counter!("credentials_reloads_total", "what" => what, "result" => result).increment(1);
 }
 
 fn contents(what: &'static str, files: &[PathBuf]) -> Result<Vec<Vec<u8>>, CredentialsError> {

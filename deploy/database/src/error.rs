@@ -36,6 +36,14 @@ pub enum OpenError {
         /// The setting, and what to set it to.
         reason: String,
     },
+    /// The files with which TLS is spoken to Postgres cannot be used.
+    #[error("the database {store} cannot be asked over TLS: {reason}")]
+    Tls {
+        /// The store without its password.
+        store: String,
+        /// Which file, and what is wrong with it.
+        reason: String,
+    },
     /// Another process holds the SQLite file.
     #[error("the database {} is in use by another process: stop it first, or give this one its own file", path.display())]
     InUse {

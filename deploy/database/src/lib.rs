@@ -77,5 +77,5 @@ pub use self::row::{ColumnIndex, Row};
 pub use self::schema::{Migrated, Migration, Schema};
 pub use self::sqlite::Sqlite;
 pub use self::tx::Tx;
-pub use self::url::{StoreUrl, StoreUrlError};
+pub use self::url::{PostgresUrl, SslError, StoreUrl, StoreUrlError};
 pub use self::value::{FromValue, Kind, Typed, Value};

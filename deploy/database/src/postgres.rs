@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use deadpool_postgres::{Pool, PoolError};
 use tokio::time::{Instant, sleep};
-use tokio_postgres::Config;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 
 use self::background::Background;
-use self::connect::{Hosts, Line};
+use self::connect::Hosts;
 use self::lease::Lease;
+use self::line::Line;
 use self::refusal::{ConnectError, Refusal};
 use self::session::{Generation, Stake};
 use crate::error::chain;
 use crate::schema::Standing;
-use crate::{Clock, DatabaseError, Migrated, OpenError, Options, Schema, StoreUrl};
+use crate::{Clock, DatabaseError, Migrated, OpenError, Options, PostgresUrl, Schema};
 
 pub(crate) use self::session::Session;
 pub(crate) use self::transaction::Access;
@@ -27,10 +27,12 @@ mod background;
 mod connect;
 mod failure;
 mod lease;
+mod line;
 mod migrate;
 mod pool;
 mod refusal;
 mod session;
+mod tls;
 mod transaction;
 mod values;
 
@@ -81,14 +83,14 @@ pub struct PoolStatus {
 
 impl Postgres {
     pub(crate) async fn open(
-        config: &Config,
+        url: &PostgresUrl,
         schema: &Schema,
         clock: Clock,
         options: &Options,
     ) -> Result<Self, OpenError> {
-        let store = StoreUrl::Postgres(Box::new(config.clone())).to_string();
+        let store = url.to_string();
         let name = options.application_name.as_deref().unwrap_or(schema.name);
-        let hosts = Arc::new(Hosts::new(config, name, options));
+        let hosts = Arc::new(Hosts::new(url, name, options)?);
         let line = first_line(&store, &hosts).await?;
         match migrate::standing(&store, &line.client, schema).await? {
             Standing::Current(_) => {}
@@ -104,9 +106,9 @@ impl Postgres {
         Ok(Self { pool, hosts, generation, background, clock, statement_timeout: options.statement_timeout })
     }
 
-    pub(crate) async fn migrate(config: &Config, schema: &Schema) -> Result<Migrated, OpenError> {
-        let store = StoreUrl::Postgres(Box::new(config.clone())).to_string();
-        let hosts = Hosts::new(config, schema.name, &Options::default());
+    pub(crate) async fn migrate(url: &PostgresUrl, schema: &Schema) -> Result<Migrated, OpenError> {
+        let store = url.to_string();
+        let hosts = Hosts::new(url, schema.name, &Options::default())?;
         let line = first_line(&store, &hosts).await?;
         migrate::migrate(&store, &line.client, schema).await
     }

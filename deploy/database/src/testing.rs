@@ -9,7 +9,7 @@ use tokio::runtime;
 use tokio_postgres::{Config, NoTls};
 use uuid::Uuid;
 
-use crate::StoreUrl;
+use crate::{PostgresUrl, StoreUrl};
 
 /// The variable with the `postgres://` address of a superuser on a private server, perhaps through a pooler.
 const SERVER: &str = "IDEM_TEST_POSTGRES";
@@ -27,7 +27,7 @@ pub struct Scratch {
 #[derive(Debug)]
 enum Keeper {
     Directory { _directory: TempDir },
-    Server { admin: Box<Config>, name: String },
+    Server { admin: Box<PostgresUrl>, name: String },
 }
 
 /// A fresh database on the server of `IDEM_TEST_POSTGRES`, with `name` in its name.
@@ -47,7 +47,7 @@ pub async fn direct_postgres_url(name: &str) -> Scratch {
     scratch(name, direct_server()).await
 }
 
-async fn scratch(name: &str, server: Box<Config>) -> Scratch {
+async fn scratch(name: &str, server: Box<PostgresUrl>) -> Scratch {
     // A pooler is no place to make databases.
     let admin = direct_server();
     let plain: String =
@@ -113,7 +113,7 @@ impl Drop for Scratch {
     }
 }
 
-fn postgres_server(variable: &str) -> Box<Config> {
+fn postgres_server(variable: &str) -> Box<PostgresUrl> {
     let Ok(text) = env::var(variable) else {
         panic!("{variable} is not set: this test needs a private Postgres, see tests/postgres");
     };
@@ -123,7 +123,7 @@ fn postgres_server(variable: &str) -> Box<Config> {
     }
 }
 
-fn direct_server() -> Box<Config> {
+fn direct_server() -> Box<PostgresUrl> {
     postgres_server(if env::var_os(DIRECT).is_some() { DIRECT } else { SERVER })
 }
 

@@ -4,10 +4,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+mod postgres;
+mod ssl;
 
-use crate::error::chain;
+pub use self::postgres::PostgresUrl;
+pub use self::ssl::SslError;
 
 /// Where a store is. Parsed from `sqlite:PATH`, `postgres://…` or `postgresql://…` (several hosts accepted).
 ///
@@ -17,7 +18,7 @@ pub enum StoreUrl {
     /// A file, made when it is absent.
     Sqlite(PathBuf),
     /// A server.
-    Postgres(Box<Config>),
+    Postgres(Box<PostgresUrl>),
 }
 
 /// Why a text is not a [`StoreUrl`]; the sentence never repeats a password.
@@ -35,9 +36,9 @@ pub enum StoreUrlError {
     /// `postgres://` without a host.
     #[error("the postgres:// address names no host, as in postgres://USER@HOST/DATABASE")]
     Host,
-    /// TLS to Postgres, which this build does not speak.
-    #[error("sslmode=require is not supported: use a private network or a TLS proxy, with sslmode=disable or prefer")]
-    Tls,
+    /// What `postgres://` says of TLS does not hold together.
+    #[error("the postgres:// address is not valid: {0}")]
+    Ssl(#[from] SslError),
 }
 
 // === impl StoreUrl ===
@@ -50,7 +51,7 @@ impl FromStr for StoreUrl {
             return sqlite(path);
         }
         if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-            return postgres(text);
+            return Ok(Self::Postgres(Box::new(text.parse()?)));
         }
         Err(StoreUrlError::Scheme)
     }
@@ -60,7 +61,7 @@ impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            Self::Postgres(config) => write!(f, "postgres://{}{}{}", user(config), hosts(config), database(config)),
+            Self::Postgres(url) => fmt::Display::fmt(url, f),
         }
     }
 }
@@ -80,51 +81,6 @@ fn sqlite(path: &str) -> Result<StoreUrl, StoreUrlError> {
     Ok(StoreUrl::Sqlite(PathBuf::from(path)))
 }
 
-fn postgres(text: &str) -> Result<StoreUrl, StoreUrlError> {
-    let config = Config::from_str(text).map_err(|error| StoreUrlError::Postgres(chain(&error)))?;
-    if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-        return Err(StoreUrlError::Host);
-    }
-    if config.get_ssl_mode() == SslMode::Require {
-        return Err(StoreUrlError::Tls);
-    }
-    Ok(StoreUrl::Postgres(Box::new(config)))
-}
-
-fn user(config: &Config) -> String {
-    match (config.get_user(), config.get_password()) {
-        (Some(user), Some(_)) => format!("{user}:***@"),
-        (Some(user), None) => format!("{user}@"),
-        (None, _) => String::new(),
-    }
-}
-
-fn hosts(config: &Config) -> String {
-    let ports = config.get_ports();
-    let port = |place: usize| ports.get(place).or(ports.first()).copied().unwrap_or(5432);
-    let names: Vec<String> = if config.get_hosts().is_empty() {
-        config.get_hostaddrs().iter().map(ToString::to_string).collect()
-    } else {
-        config.get_hosts().iter().map(host).collect()
-    };
-    let shown = names.iter().enumerate().map(|(place, name)| {
-        let name = if name.contains(':') { format!("[{name}]") } else { name.clone() };
-        format!("{name}:{}", port(place))
-    });
-    shown.collect::<Vec<_>>().join(",")
-}
-
-fn host(host: &Host) -> String {
-    match host {
-        Host::Tcp(name) => name.clone(),
-        Host::Unix(path) => path.display().to_string().replace('/', "%2F"),
-    }
-}
-
-fn database(config: &Config) -> String {
-    config.get_dbname().map(|name| format!("/{name}")).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,6 +96,10 @@ mod tests {
         assert_eq!(shown("postgres://idem:se%23cret@db/idem"), "postgres://idem:***@db:5432/idem");
         assert_eq!(shown("postgresql://idem@a:1,b:2/idem"), "postgres://idem@a:1,b:2/idem");
         assert_eq!(shown("postgres://[::1]:7/idem"), "postgres://[::1]:7/idem");
+        assert_eq!(
+            shown("postgres://u:p@db/idem?sslmode=verify-full&sslrootcert=/ca.pem"),
+            "postgres://u:***@db:5432/idem"
+        );
         assert_eq!(shown("postgres://u@%2Frun%2Fpg/idem"), "postgres://u@%2Frun%2Fpg:5432/idem");
         let url: StoreUrl = "postgres://idem:secret@db/idem".parse().expect("valid");
         assert!(!format!("{url:?}").contains("secret"));
@@ -153,7 +113,10 @@ mod tests {
         assert!(shown("sqlite::memory:").starts_with("sqlite: needs the path"));
         assert!(shown("sqlite:dir/").starts_with("sqlite: needs the path"));
         assert!(shown("postgres:///idem").contains("names no host"));
-        assert!(shown("postgres://u:secret@db/x?sslmode=require").starts_with("sslmode=require is not supported"));
+        for query in ["sslmode=secret", "sslrootcert=secret", "sslmode=require&sslkey=secret"] {
+            let bad = shown(&format!("postgres://u:secret@db/x?{query}"));
+            assert!(bad.starts_with("the postgres:// address is not valid: ssl") && !bad.contains("secret"), "{bad}");
+        }
         let bad = shown("postgres://u:secret@db:port/x");
         assert!(bad.starts_with("the postgres:// address is not valid"), "{bad}");
         assert!(!bad.contains("secret"));

@@ -157,6 +157,7 @@ fn orders_config(
         admin_listen: ports.orders_admin,
         store: settings.store("orders.db")?,
         acquirer_url: endpoint(sandbox)?,
+        acquirer_ca: None,
         acquirer_timeout: settings.acquirer_timeout,
         hold_ttl: settings.hold_ttl,
         payment_link_base: format!("http://{}/pay", ports.rest),

@@ -37,7 +37,7 @@ impl Proxy {
         near.user(config.get_user().unwrap()).dbname(config.get_dbname().unwrap());
         let fault = Arc::new(AtomicU8::new(WORKS));
         drop(Tasks::new().spawn("proxy", accept(listener, server, fault.clone())));
-        Self { url: StoreUrl::Postgres(Box::new(near)), fault }
+        Self { url: StoreUrl::Postgres(Box::new(near.into())), fault }
     }
 
     /// The way through this proxy.

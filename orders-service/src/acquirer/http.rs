@@ -1,14 +1,21 @@
 //! The acquirer over HTTP.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use async_trait::async_trait;
-use reqwest::{Client, RequestBuilder, StatusCode};
+use bytes::Bytes;
+use chassis::flags::Endpoint;
+use credentials::{CredentialsError, Watched};
+use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt as _, Full};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty, info_span};
 
-use super::{Acquirer, Charge, RefundReply, Reply, Return};
+use super::{
+    Acquirer, Charge, RefundReply, Reply, Return,
+    client::{self, Client, describe},
+};
 use crate::{operation_id::PaymentId, payment::Verdict};
 
 /// An answer longer than this is not one of the acquirer's.
@@ -16,20 +23,28 @@ const ANSWER_MAX: usize = 64 * 1024;
 
 /// Talks to the acquirer's REST interface.
 ///
-/// A request is sent once: the client must not repeat it behind our back, though the ids would make that harmless. What was not
+/// A request is sent once: the client does not repeat it behind our back, though the ids would make that harmless. What was not
 /// answered is asked for, not assumed.
 #[derive(Clone, Debug)]
 pub struct HttpAcquirer {
-    client: Client,
+    client: Watched<Client>,
     base: String,
     host: String,
     port: u16,
 }
 
-/// The client could not be built.
+/// The client cannot be what the flags say.
 #[derive(Debug, thiserror::Error)]
-#[error("the client for the acquirer cannot be built")]
-pub struct ClientError(#[source] reqwest::Error);
+pub enum ClientError {
+    /// The file of the authorities is no good.
+    #[error(transparent)]
+    Authority(#[from] CredentialsError),
+    /// There would be no certificate to believe or not.
+    #[error(
+        "--acquirer-ca is given and --acquirer-url begins with http://: write https://, or leave --acquirer-ca out"
+    )]
+    Plaintext,
+}
 
 #[derive(Serialize)]
 struct ChargeBody<'a> {
@@ -52,6 +67,9 @@ struct PaymentAnswer {
     currency: String,
 }
 
+/// What goes over the wire.
+type Ask = Request<Full<Bytes>>;
+
 /// What came over the wire: a status and a bounded body.
 struct Heard {
     status: StatusCode,
@@ -61,19 +79,14 @@ struct Heard {
 // === impl HttpAcquirer ===
 
 impl HttpAcquirer {
-    /// Makes a client for the acquirer at `base`, for example `http://127.0.0.1:8090`.
-    pub fn new(base: &str, connect_timeout: Duration) -> Result<Self, ClientError> {
-        let client = Client::builder()
-            .connect_timeout(connect_timeout)
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .no_proxy()
-            .build()
-            .map_err(ClientError)?;
-        let url = reqwest::Url::parse(base).ok();
-        let host = url.as_ref().and_then(|url| url.host_str()).unwrap_or_default().to_owned();
-        let port = url.as_ref().and_then(reqwest::Url::port_or_known_default).unwrap_or_default();
-        Ok(Self { client, base: base.trim_end_matches('/').to_owned(), host, port })
+    /// Makes a client for the acquirer at `base`. Over `https://` it must prove its host, by an authority of the file `ca` or else by a
+    /// public one.
+    pub fn new(base: &Endpoint, ca: Option<PathBuf>, connect_timeout: Duration) -> Result<Self, ClientError> {
+        if ca.is_some() && !base.is_encrypted() {
+            return Err(ClientError::Plaintext);
+        }
+        let client = client::open(ca, connect_timeout)?;
+        Ok(Self { client, base: base.to_string(), host: base.host().to_owned(), port: base.port() })
     }
 
     fn payment_url(&self, payment: PaymentId) -> String {
@@ -98,7 +111,7 @@ impl HttpAcquirer {
     }
 
     /// Sends a request in the current span, and notes there and in the metrics how it went.
-    async fn send(&self, call: &'static str, request: RequestBuilder, patience: Duration) -> Result<Heard, String> {
+    async fn send(&self, call: &'static str, request: Ask, patience: Duration) -> Result<Heard, String> {
         let begun = Instant::now();
         let heard = self.exchange(request, patience).await;
         metrics::histogram!("orders_acquirer_call_duration_seconds", "call" => call)
@@ -116,22 +129,23 @@ impl HttpAcquirer {
         heard
     }
 
-    async fn exchange(&self, request: RequestBuilder, patience: Duration) -> Result<Heard, String> {
-        let mut headers = http::HeaderMap::new();
-        chassis::trace::inject(&mut headers);
+    async fn exchange(&self, mut request: Ask, patience: Duration) -> Result<Heard, String> {
+        chassis::trace::inject(request.headers_mut());
         let exchange = async {
-            let mut response = request.headers(headers).send().await?;
+            let answer = self.client.current().request(request).await.map_err(|error| describe(&error))?;
+            let (head, mut answer) = answer.into_parts();
             let mut body = Vec::new();
-            while let Some(chunk) = response.chunk().await? {
-                body.extend_from_slice(&chunk);
+            while let Some(frame) = answer.frame().await {
+                let frame = frame.map_err(|error| describe(&error))?;
+                body.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
                 if body.len() > ANSWER_MAX {
                     break;
                 }
             }
-            Ok::<_, reqwest::Error>(Heard { status: response.status(), body })
+            Ok(Heard { status: head.status, body })
         };
         match tokio::time::timeout(patience, exchange).await {
-            Ok(heard) => heard.map_err(|error| describe(&error)),
+            Ok(heard) => heard,
             Err(_) => Err("it did not answer in time".to_owned()),
         }
     }
@@ -145,7 +159,7 @@ impl Acquirer for HttpAcquirer {
             currency: charge.amount.currency.as_str(),
             method: &charge.method,
         };
-        let request = self.client.put(self.payment_url(charge.payment)).json(&body);
+        let request = ask(Method::PUT, &self.payment_url(charge.payment), Some(&body));
         let span = self.span("charge", "PUT", charge.payment);
         let reply = match self.send("charge", request, patience).instrument(span).await {
             Ok(heard) => heard.charged(charge.payment),
@@ -157,7 +171,7 @@ impl Acquirer for HttpAcquirer {
 
     async fn find(&self, payment: PaymentId, patience: Duration) -> Reply {
         let span = self.span("find", "GET", payment);
-        let request = self.client.get(self.payment_url(payment));
+        let request = ask(Method::GET, &self.payment_url(payment), None::<&()>);
         let reply = match self.send("find", request, patience).instrument(span).await {
             Ok(heard) => heard.found(payment),
             Err(cause) => Reply::Unreachable(cause),
@@ -170,7 +184,7 @@ impl Acquirer for HttpAcquirer {
         let body = RefundBody { amount: back.amount.amount, currency: back.amount.currency.as_str() };
         let url = format!("{}/refunds/{}", self.payment_url(back.payment), back.refund);
         let span = self.span("refund", "PUT", back.payment);
-        let request = self.client.put(url).json(&body);
+        let request = ask(Method::PUT, &url, Some(&body));
         let reply = match self.send("refund", request, patience).instrument(span).await {
             Ok(heard) => heard.refunded(),
             Err(cause) => RefundReply::Unreachable(cause),
@@ -267,16 +281,14 @@ fn count(call: &'static str, result: &'static str) {
     metrics::counter!("orders_acquirer_calls_total", "call" => call, "result" => result).increment(1);
 }
 
-/// An error with its causes: reqwest's own sentence names only the URL.
-fn describe(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    text
+fn ask(method: Method, url: &str, body: Option<&impl Serialize>) -> Ask {
+    let request = Request::builder().method(method).uri(url).header(header::ACCEPT, "*/*");
+    let request = match body {
+        Some(_) => request.header(header::CONTENT_TYPE, "application/json"),
+        None => request,
+    };
+    let body = body.map(|body| serde_json::to_vec(body).expect("numbers and texts make JSON")).unwrap_or_default();
+    request.body(Full::from(body)).expect("an endpoint and ids make a URL")
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod paid_together;
 mod payments;
 mod resolving;
 mod sandbox;
+mod sandbox_tls;
 mod script;
 mod stock;
 mod together;

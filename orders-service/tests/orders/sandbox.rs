@@ -19,14 +19,22 @@ use serde_json::{Value, json};
 use crate::world::{Intent, Says as _, World};
 
 /// An orders service, a sandbox, and what stands between them: the gateway's part of forwarding webhooks.
-struct Market {
-    world: World,
+pub struct Market {
+    pub world: World,
     sandbox: SocketAddr,
     _ends: Vec<chassis::shutdown::Trigger>,
 }
 
 impl Market {
     async fn open(store: Scratch) -> Self {
+        Self::reached_by(store, async |sandbox| {
+            HttpAcquirer::new(&format!("http://{sandbox}").parse().unwrap(), None, Duration::from_secs(1)).unwrap()
+        })
+        .await
+    }
+
+    /// With another way to the sandbox.
+    pub async fn reached_by(store: Scratch, way: impl AsyncFnOnce(SocketAddr) -> HttpAcquirer) -> Self {
         let config = acquirer_sandbox::Config {
             listen: ([127, 0, 0, 1], 0).into(),
             webhook_url: None,
@@ -35,7 +43,7 @@ impl Market {
         };
         let sandbox = Sandbox::bind(config).unwrap();
         let address = sandbox.local_addr();
-        let acquirer = HttpAcquirer::new(&format!("http://{address}"), Duration::from_secs(1)).unwrap();
+        let acquirer = way(address).await;
         let config = Config { acquirer_timeout: Duration::from_millis(800), ..Config::default() };
         let world = World::with(Arc::new(store), config, Arc::new(acquirer) as Arc<dyn Acquirer>).await;
         world.put("general", 1000, 1000).await;
@@ -74,7 +82,7 @@ impl Market {
         reqwest::get(url).await.unwrap().json().await.unwrap_or_default()
     }
 
-    async fn charges(&self, intent: &Intent) -> u64 {
+    pub async fn charges(&self, intent: &Intent) -> u64 {
         self.counters(intent).await["charges"].as_u64().unwrap_or_default()
     }
 }

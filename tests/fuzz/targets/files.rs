@@ -90,7 +90,7 @@ fn files_of_tokens_and_keys_are_taken_or_refused_in_a_sentence_without_the_secre
     panics.assert_none();
 }
 
-const PIECES: [&str; 40] = [
+const PIECES: [&str; 44] = [
     "postgres://",
     "postgresql://",
     "sqlite:",
@@ -120,6 +120,10 @@ const PIECES: [&str; 40] = [
     "db",
     "sslmode=require",
     "sslmode=disable",
+    "sslmode=verify-full",
+    "sslrootcert=",
+    "sslrootcert=system",
+    "sslcert=/a&sslkey=/b",
     "connect_timeout=1",
     "options=-c",
     "hostaddr=1.2.3.4",

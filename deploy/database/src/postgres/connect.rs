@@ -3,17 +3,16 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_postgres::config::{Host, TargetSessionAttrs};
-use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
-use tokio_util::task::AbortOnDropHandle;
-use tracing::{debug, info};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_postgres::{Client, Config, SimpleQueryMessage};
+use tracing::info;
 
+use super::line::Line;
 use super::refusal::{ConnectError, Refusal};
 use super::session::Settings;
-use crate::Options;
-use crate::error::chain;
+use super::tls::Tls;
+use crate::{OpenError, Options, PostgresUrl};
 
 /// A host that has not acknowledged our bytes for so long is gone.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -36,6 +35,7 @@ SELECT current_setting('synchronous_commit'), current_setting('database.direct',
 /// The servers one of which is the primary.
 pub(super) struct Hosts {
     each: Vec<Config>,
+    tls: Tls,
     /// The host that was the primary last time is tried first.
     preferred: AtomicUsize,
     is_pooled: AtomicBool,
@@ -45,19 +45,13 @@ pub(super) struct Hosts {
     connect_timeout: Duration,
 }
 
-/// A connection to a server, before it belongs to a pool.
-pub(super) struct Line {
-    pub(super) client: Client,
-    /// Moves the bytes; ends with the line.
-    driver: AbortOnDropHandle<()>,
-}
-
 // === impl Hosts ===
 
 impl Hosts {
-    pub(super) fn new(config: &Config, application_name: &str, options: &Options) -> Self {
-        Self {
-            each: each(&prepared(config, application_name, options)),
+    pub(super) fn new(url: &PostgresUrl, application_name: &str, options: &Options) -> Result<Self, OpenError> {
+        Ok(Self {
+            each: each(&prepared(url, application_name, options)),
+            tls: Tls::open(url).map_err(|reason| OpenError::Tls { store: url.to_string(), reason })?,
             preferred: AtomicUsize::new(0),
             is_pooled: AtomicBool::new(false),
             settings: Settings {
@@ -67,7 +61,7 @@ impl Hosts {
             },
             plan: if options.plan_by_index { PLAN_BY_INDEX } else { "" },
             connect_timeout: options.connect_timeout,
-        }
+        })
     }
 
     /// A connection to the first host that accepts writes. The driver bounds the TCP handshake alone; a host that
@@ -104,10 +98,10 @@ impl Hosts {
 
     async fn greet(&self, host: &Config) -> Result<Line, Refusal> {
         let is_pooled = self.is_pooled.load(Ordering::Relaxed);
-        let line = match open(&self.with_options(host, is_pooled)).await {
-            Err(error) if !is_pooled && is_refused_option(&error) => {
+        let line = match Line::open(&self.with_options(host, is_pooled), &self.tls).await {
+            Err(Refusal::Driver(error)) if !is_pooled && is_refused_option(&error) => {
                 self.found_pooler("refuses start-up options");
-                open(host).await?
+                Line::open(host, &self.tls).await?
             }
             other => other?,
         };
@@ -146,27 +140,7 @@ impl Hosts {
     }
 }
 
-// === impl Line ===
-
-impl Line {
-    /// The parts as a pool wants them; it ends the task with the client.
-    pub(super) fn into_parts(self) -> (Client, JoinHandle<()>) {
-        (self.client, self.driver.detach())
-    }
-}
-
 // === helpers ===
-
-#[expect(clippy::disallowed_methods, reason = "the pool asks for the handle, and the task ends with its connection")]
-async fn open(config: &Config) -> Result<Line, tokio_postgres::Error> {
-    let (client, connection) = config.connect(NoTls).await?;
-    let driver = tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            debug!(error = chain(&error), "a connection to Postgres ended");
-        }
-    });
-    Ok(Line { client, driver: AbortOnDropHandle::new(driver) })
-}
 
 /// `synchronous_commit`, and whether our start-up options are in force.
 async fn check(client: &Client) -> Result<(String, bool), tokio_postgres::Error> {
@@ -220,7 +194,8 @@ fn each(config: &Config) -> Vec<Config> {
                 one.host(name);
             }
             Some(Host::Unix(path)) => {
-                one.host_path(path);
+                // Nobody listens on the way, so there is no TLS on it, whatever the address asks for.
+                one.host_path(path).ssl_mode(SslMode::Disable);
             }
             None => {}
         }

@@ -15,7 +15,8 @@ use tokio_postgres::{Client, Config, Error};
 use tracing::debug;
 
 use super::background::Background;
-use super::connect::{Hosts, Line};
+use super::connect::Hosts;
+use super::line::Line;
 use super::refusal::ConnectError;
 use super::session::Generation;
 use crate::Options;

@@ -25,6 +25,7 @@ mod conformance;
 mod migrating;
 mod postgres;
 mod postgres_faults;
+mod postgres_tls;
 mod proxy;
 mod rows;
 mod sqlite;
