@@ -6,6 +6,7 @@ mod environment;
 mod export;
 mod families;
 mod format;
+mod hearing;
 mod lines;
 mod observers;
 mod push;

@@ -1,6 +1,9 @@
 //! Where spans go.
 
-use super::environment::{self, Protocol, Signal};
+use super::{
+    environment::{self, Protocol, Signal},
+    hearing::{Heard, Hearing, Noting},
+};
 use opentelemetry_otlp::{ExporterBuildError, SpanExporter};
 use opentelemetry_sdk::{
     Resource,
@@ -23,8 +26,12 @@ pub(super) fn tracer_provider(service_name: &'static str) -> (SdkTracerProvider,
     };
     match exporter {
         Ok(exporter) => {
-            let builder = SdkTracerProvider::builder().with_resource(resource(service_name));
-            (builder.with_batch_exporter(exporter).build(), None)
+            let hearing = Hearing::new();
+            let builder = SdkTracerProvider::builder()
+                .with_resource(resource(service_name))
+                .with_sampler(Heard::of_environment(hearing.clone()))
+                .with_batch_exporter(Noting { exporter, hearing });
+            (builder.build(), None)
         }
         Err(error) => (silent(service_name), Some(error)),
     }
