@@ -47,6 +47,8 @@ struct Books {
     /// One sender for each payment somebody waits for. It is dropped when the payment is decided, and that is the signal.
     undecided: HashMap<String, watch::Sender<()>>,
     outage_until: Option<Instant>,
+    /// Whether it refuses meanwhile instead of saying that it is away.
+    outage_refuses: bool,
 }
 
 // === impl Acquirer ===
@@ -109,15 +111,18 @@ impl Acquirer {
     }
 
     /// Begins an outage of this length; the one before ends with it, so a length of zero ends any.
-    pub(crate) fn begin_outage(&self, length: Duration) -> Result<(), EndlessOutage> {
-        self.books().outage_until = Some(Instant::now().checked_add(length).ok_or(EndlessOutage)?);
+    pub(crate) fn begin_outage(&self, length: Duration, refuses: bool) -> Result<(), EndlessOutage> {
+        let until = Instant::now().checked_add(length).ok_or(EndlessOutage)?;
+        let mut books = self.books();
+        (books.outage_until, books.outage_refuses) = (Some(until), refuses);
         Ok(())
     }
 
-    /// How long the outage still lasts, if there is one.
-    pub(crate) fn outage_left(&self) -> Option<Duration> {
-        let left = self.books().outage_until?.saturating_duration_since(Instant::now());
-        (!left.is_zero()).then_some(left)
+    /// How long the outage still lasts, if there is one, and whether it refuses.
+    pub(crate) fn outage_left(&self) -> Option<(Duration, bool)> {
+        let books = self.books();
+        let left = books.outage_until?.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then_some((left, books.outage_refuses))
     }
 
     /// One lock for the transition and what it arranges: a payment cannot be decided before somebody waits for it.

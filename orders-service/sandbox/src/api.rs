@@ -1,4 +1,4 @@
-//! What merchants use: `/payments`. Every route answers 503 during an outage.
+//! What merchants use: `/payments`. Every route answers 503 during an outage, or 400.
 
 use std::sync::Arc;
 
@@ -53,7 +53,9 @@ async fn put_refund(
 
 async fn refuse_during_outage(State(acquirer): State<Arc<Acquirer>>, request: Request, next: Next) -> Response {
     match acquirer.outage_left() {
-        Some(left) => ApiError::outage(left.as_secs_f64().ceil() as u64).into_response(),
+        // As a front does that understands a request no more: what was taken before goes on behind it.
+        Some((_, true)) => ApiError::invalid("the front of the acquirer refuses everything").into_response(),
+        Some((left, false)) => ApiError::outage(left.as_secs_f64().ceil() as u64).into_response(),
         None => next.run(request).await,
     }
 }

@@ -49,7 +49,12 @@ async fn outage(
     Body(body): Body<OutageBody>,
 ) -> Result<Json<OutageBody>, ApiError> {
     let length = Duration::try_from_secs_f64(body.seconds).map_err(|error| ApiError::invalid(error.to_string()))?;
-    acquirer.begin_outage(length)?;
+    let refusals = match body.status {
+        None | Some(503) => false,
+        Some(400) => true,
+        Some(_) => return Err(ApiError::invalid("the status of an outage is 503 or 400")),
+    };
+    acquirer.begin_outage(length, refusals)?;
     Ok(Json(body))
 }
 

@@ -38,7 +38,7 @@
 //! | `GET /sandbox/totals` | `{charges, captured, refunded}` |
 //! | `POST /sandbox/webhooks/{eventId}/redeliver` | 202, and delivers the event again, with all its tries |
 //! | `POST /sandbox/webhooks` `{"enabled": false}` | loses every webhook from now on, but for those redelivered by hand; `true` ends that |
-//! | `POST /sandbox/outage` `{"seconds": N}` | `/payments` answers 503 meanwhile; 0 ends it. Payments already taken go on, and so do webhooks |
+//! | `POST /sandbox/outage` `{"seconds": N}` | `/payments` answers 503 meanwhile, or 400 with `"status": 400`; 0 ends it. Payments already taken go on, and so do webhooks |
 
 mod acquirer;
 mod api;

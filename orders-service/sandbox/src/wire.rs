@@ -47,6 +47,8 @@ pub(crate) enum DecisionName {
 #[serde(deny_unknown_fields)]
 pub(crate) struct OutageBody {
     pub(crate) seconds: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<u16>,
 }
 
 #[derive(Deserialize, Serialize)]

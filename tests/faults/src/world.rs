@@ -201,10 +201,10 @@ impl World {
         self.inner.programs.iter().filter(has_store).collect()
     }
 
-    /// An outage of the acquirer for so long; zero ends one.
-    pub async fn acquirer_outage(&self, length: Duration) -> anyhow::Result<()> {
+    /// An outage of the acquirer for so long, in which it answers with `status`; zero ends one.
+    pub async fn acquirer_outage(&self, length: Duration, status: u16) -> anyhow::Result<()> {
         let url = format!("http://{}/sandbox/outage", self.inner.layout.acquirer);
-        let body = serde_json::json!({"seconds": length.as_secs_f64()});
+        let body = serde_json::json!({"seconds": length.as_secs_f64(), "status": status});
         self.inner.http.post(url).json(&body).send().await?.error_for_status()?;
         Ok(())
     }
@@ -227,7 +227,7 @@ impl World {
         if let Some(cluster) = &self.inner.cluster {
             cluster.heal().await?;
         }
-        self.acquirer_outage(Duration::ZERO).await.context("the acquirer is gone, and its ledger with it")?;
+        self.acquirer_outage(Duration::ZERO, 503).await.context("the acquirer is gone, and its ledger with it")?;
         for program in &self.inner.programs {
             program.launch()?;
         }

@@ -58,6 +58,8 @@ async fn outage_refuses_merchants_and_not_the_control() {
     world.merchant.hears("payment.approved", "p").await;
     assert_eq!(world.get("/sandbox/payments/p").await.1["queries"], json!(0));
     assert_eq!(world.get("/sandbox/payments/q").await.0, 404);
+    assert_eq!(world.post("/sandbox/outage", json!({"seconds": 3600, "status": 400})).await.0, 200);
+    assert_eq!(world.pay("q", "pm_approved").await.0, 400);
     world.post("/sandbox/outage", json!({"seconds": 0})).await;
     assert_eq!(world.status("p").await.as_deref(), Some("approved"));
     assert_eq!(world.pay("q", "pm_approved").await.0, 200);
@@ -70,5 +72,6 @@ async fn outage_of_no_sensible_length_is_refused() {
         let (status, _) = world.post("/sandbox/outage", json!({"seconds": seconds})).await;
         assert_eq!(status, 400, "{seconds}");
     }
+    assert_eq!(world.post("/sandbox/outage", json!({"seconds": 1, "status": 200})).await.0, 400);
     assert_eq!(world.pay("p", "pm_approved").await.0, 200);
 }

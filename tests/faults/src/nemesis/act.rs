@@ -47,9 +47,10 @@ pub(super) async fn carry_out(world: &World, fault: &Fault) -> anyhow::Result<()
             world.cluster()?.fail_over().await?;
             world.until_ready().await
         }
-        Kind::Outage => {
+        Kind::Outage | Kind::Refusals => {
             // It ends by itself.
-            world.acquirer_outage(length).await?;
+            let status = if fault.kind == Kind::Outage { 503 } else { 400 };
+            world.acquirer_outage(length, status).await?;
             sleep(length).await;
             Ok(())
         }

@@ -31,6 +31,8 @@ pub enum Kind {
     Failover,
     /// The acquirer answers 503.
     Outage,
+    /// The acquirer's front answers 400 to everything.
+    Refusals,
     /// The acquirer answers later than anybody waits.
     SlowAcquirer,
     /// Webhooks do not arrive.
@@ -50,7 +52,7 @@ pub enum Kind {
 }
 
 /// Each kind, its name, and how often it is chosen among the others.
-const ALL: [(Kind, &str, u32); 20] = [
+const ALL: [(Kind, &str, u32); 21] = [
     (Kind::Kill, "kill", 14),
     (Kind::Stop, "stop", 8),
     (Kind::Restart, "restart", 8),
@@ -63,6 +65,7 @@ const ALL: [(Kind, &str, u32); 20] = [
     (Kind::PostgresRestart, "postgres-restart", 3),
     (Kind::Failover, "failover", 5),
     (Kind::Outage, "outage", 4),
+    (Kind::Refusals, "refusals", 4),
     (Kind::SlowAcquirer, "slow-acquirer", 5),
     (Kind::WebhookLost, "webhook-lost", 3),
     (Kind::WebhookRepeated, "webhook-repeated", 3),

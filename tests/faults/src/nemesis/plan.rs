@@ -107,7 +107,7 @@ impl Fault {
     pub fn resource(&self) -> &str {
         match self.kind {
             Kind::WebhookLost | Kind::WebhookRepeated | Kind::WebhookReordered | Kind::WebhookForged => "webhooks",
-            Kind::Outage => "acquirer",
+            Kind::Outage | Kind::Refusals => "acquirer",
             _ if self.target.starts_with("postgres") => "postgres",
             _ => &self.target,
         }
@@ -156,7 +156,7 @@ impl Kind {
             Self::Cut | Self::DropReply => 500..5_000,
             // Also longer than the lease.
             Self::Delay | Self::Stall | Self::HalfOpen => 500..lease + 3_000,
-            Self::Outage | Self::SlowAcquirer | Self::DiskFull => 1_000..6_000,
+            Self::Outage | Self::Refusals | Self::SlowAcquirer | Self::DiskFull => 1_000..6_000,
             Self::WebhookLost | Self::WebhookRepeated | Self::WebhookReordered | Self::WebhookForged => 3_000..8_000,
             Self::Clock => 4_000..9_000,
         }
@@ -189,7 +189,7 @@ impl Kind {
                 all.chain(to_postgres).chain(["postgres/replication".to_owned()]).collect()
             }
             Self::EndSessions | Self::PostgresRestart | Self::Failover => vec!["postgres".to_owned()],
-            Self::Outage => vec!["acquirer".to_owned()],
+            Self::Outage | Self::Refusals => vec!["acquirer".to_owned()],
             Self::SlowAcquirer => orders.iter().map(|from| format!("{from}/acquirer")).collect(),
             Self::WebhookLost | Self::WebhookRepeated | Self::WebhookReordered | Self::WebhookForged => {
                 vec!["webhooks".to_owned()]
