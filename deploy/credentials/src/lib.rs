@@ -6,13 +6,17 @@
 //! connections that are open live on.
 
 mod client;
+mod entries;
 mod names;
 mod pem;
+mod regular;
 mod server;
 mod watched;
 
 pub use client::{ClientFiles, ClientTls};
+pub use entries::entries;
 pub use names::PeerNames;
+pub use regular::read;
 pub use server::{ServerFiles, ServerTls};
 pub use watched::{CredentialsError, Watched};
 

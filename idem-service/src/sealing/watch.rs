@@ -4,7 +4,9 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use chassis::secrets;
 use sha2::{Digest, Sha256};
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::{Keyring, Sealing};
@@ -25,7 +27,8 @@ pub(crate) async fn watch(sealing: Sealing, path: PathBuf) {
 type Seen = Option<Result<[u8; 32], std::io::ErrorKind>>;
 
 async fn look(sealing: &Sealing, path: &PathBuf, seen: &mut Seen) {
-    let read = tokio::fs::read_to_string(path).await;
+    let at = path.clone();
+    let read = spawn_blocking(move || secrets::read(&at)).await.unwrap_or_else(|error| Err(error.into()));
     let found = match &read {
         Ok(text) => Ok(Sha256::digest(text).into()),
         Err(error) => Err(error.kind()),
