@@ -47,6 +47,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_published_example_can_be_used() {
+        const PAGE: &str = include_str!("../../../docs/security.md");
+        let examples = PAGE.split("```json").skip(1).filter_map(|rest| rest.split("```").next());
+        let mine: Vec<&str> = examples.filter(|example| example.contains("\"id\"")).collect();
+        assert_eq!(mine.len(), 1);
+        // Keys that everybody can read would be used by somebody: the page says how to make them instead.
+        let key = STANDARD.encode([7; 32]);
+        let example = mine[0].replace("<openssl rand -base64 32>", &key).replace('…', &key);
+        assert_eq!(parse(example.as_bytes()).unwrap().len(), 2);
+    }
+
+    #[test]
     fn what_is_wrong_with_a_file_is_said_without_a_word_of_a_key() {
         let key = STANDARD.encode([7; 32]);
         assert_eq!(
@@ -71,7 +83,10 @@ mod tests {
             (format!(r#"[{{"id":"a\"b","key":"{key}"}}]"#), "entry 1: id must be"),
             (format!(r#"[{{"id":"a","key":"{short}"}}]"#), "entry 1: key must be 32 bytes"),
             (r#"[{"id":"a","key":"*"}]"#.to_owned(), "entry 1: key is not base64"),
-            (format!(r#"[{{"id":"a","key":"{key}"}},{{"id":"a","key":"{key}"}}]"#), "entry 2: its id is that of entry 1 too"),
+            (
+                format!(r#"[{{"id":"a","key":"{key}"}},{{"id":"a","key":"{key}"}}]"#),
+                "entry 2: its id is that of entry 1 too",
+            ),
         ];
         for (text, why) in table {
             let refused = parse(text.as_bytes()).unwrap_err();
