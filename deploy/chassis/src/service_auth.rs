@@ -105,7 +105,10 @@ impl ServiceAuth {
         let auth = tokens.map_or_else(|| Ok(Self::open()), Self::load)?;
         let auth = Self { certificates, ..auth };
         if let entries @ 1.. = auth.idle_entries() {
-            tracing::warn!(entries, "entries of --service-tokens name a certificate, and without --tls-client-ca nobody is asked for one");
+            tracing::warn!(
+                entries,
+                "entries of --service-tokens name a certificate, and without --tls-client-ca nobody is asked for one"
+            );
         }
         Ok(auth)
     }

@@ -171,8 +171,9 @@ impl Looks {
 }
 
 fn contents(what: &'static str, files: &[PathBuf]) -> Result<Vec<Vec<u8>>, CredentialsError> {
-    let read =
-        |path: &PathBuf| crate::read(path).map_err(|source| CredentialsError::Read { what, path: path.clone(), source });
+    let read = |path: &PathBuf| {
+        crate::read(path).map_err(|source| CredentialsError::Read { what, path: path.clone(), source })
+    };
     files.iter().map(read).collect()
 }
 

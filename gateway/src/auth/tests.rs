@@ -56,7 +56,10 @@ fn unusable_files_are_refused_with_the_entry_and_the_reason() {
         ("[]", "there is no entry"),
         ("{}", "not a JSON array"),
         (r#"[{"tenant": "a", "tenant": "b", "key": "k"}]"#, "entry 1: duplicate field `tenant` (line 1, column "),
-        (r#"[{"tenant": "a", "key": "k", "operator": false, "operator": true}]"#, "entry 1: duplicate field `operator`"),
+        (
+            r#"[{"tenant": "a", "key": "k", "operator": false, "operator": true}]"#,
+            "entry 1: duplicate field `operator`",
+        ),
         (r#"[{"tenant": "a"}]"#, "entry 1: sha256 or key is missing"),
         (r#"[{"tenant": "a", "key": "k", "sha256": "00"}]"#, "entry 1: give sha256 or key, not both"),
         (r#"[{"tenant": "a", "sha256": "00"}]"#, "entry 1: sha256 is not 64 hexadecimal digits"),

@@ -69,8 +69,8 @@ catalogue! {
         "The body is larger than 256 KiB, before or after decoding. Nothing was executed.",
         "Send a smaller body.";
     UNSUPPORTED_MEDIA_TYPE: 415 "unsupported_media_type", "The body is in a format that is not read here", retryable: false,
-        "The body is not application/json, or its Content-Encoding is not gzip. Nothing was executed.",
-        "Send application/json, plain or with Content-Encoding: gzip.";
+        "The Content-Type is neither application/json nor another JSON type (application/…+json), or names a charset other than UTF-8; or the Content-Encoding is not gzip. A body without a Content-Type is read as JSON. Nothing was executed.",
+        "Send application/json in UTF-8, plain or with Content-Encoding: gzip.";
     REQUEST_IN_PROGRESS: 409 "conflict" / "request_in_progress", "The request is in progress", retryable: true,
         "Another request with the same key is being executed, or recovered, right now.",
         "Wait for Retry-After, then send the same request with the same key. Or send Prefer: wait=N to be answered as soon as it is done.";

@@ -103,7 +103,10 @@ mod tests {
             ("[]", "no entry"),
             ("{}", "not a JSON array"),
             ("[", "entry 1: it is not {"),
-            (r#"[{"service":"a","service":"b","token":"t","scopes":[],"rpcs":[]}]"#, "entry 1: duplicate field `service`"),
+            (
+                r#"[{"service":"a","service":"b","token":"t","scopes":[],"rpcs":[]}]"#,
+                "entry 1: duplicate field `service`",
+            ),
             (
                 r#"[{"service":"a","token":"t","scopes":[],"rpcs":[],"scopes":["*"]}]"#,
                 "entry 1: duplicate field `scopes`",
@@ -118,17 +121,17 @@ mod tests {
                 r#"[{"service":"a","sha256":"00","scopes":[],"rpcs":[]}]"#,
                 "entry 1: sha256 is not 64 hexadecimal digits",
             ),
-            (
-                r#"[{"service":"a","token":"t","scopes":[],"rpcs":[],"expires":"x"}]"#,
-                "entry 1: it is not {",
-            ),
+            (r#"[{"service":"a","token":"t","scopes":[],"rpcs":[],"expires":"x"}]"#, "entry 1: it is not {"),
             (r#"[{"service":"a","token":"t","rpcs":[]}]"#, "entry 1: missing field `scopes` (line 1, column "),
             (r#"[{"service":"a","token":"t","scopes":[]}]"#, "entry 1: missing field `rpcs` (line 1, column "),
             (r#"[{"token":"t","scopes":[],"rpcs":[]}]"#, "entry 1: missing field `service`"),
             (r#"[{"service":"","token":"t","scopes":[],"rpcs":[]}]"#, "service is empty"),
             (r#"[{"service":"a","token":"","scopes":[],"rpcs":[]}]"#, "token is empty"),
             (r#"[{"service":"a","token":"t t","scopes":[],"rpcs":[]}]"#, "visible ASCII"),
-            (r#"[{"service":"a","token":"t","scopes":["x*y"],"rpcs":[]}]"#, "entry 1: scope 1 has a `*` before its end"),
+            (
+                r#"[{"service":"a","token":"t","scopes":["x*y"],"rpcs":[]}]"#,
+                "entry 1: scope 1 has a `*` before its end",
+            ),
             (r#"[{"service":"a","token":"t","scopes":[],"rpcs":["Res*"]}]"#, "entry 1: rpc 1 is none of *, Method"),
             (
                 r#"[{"service":"a","token":"t","scopes":[],"rpcs":[],"expiresAt":"soon"}]"#,
@@ -198,6 +201,16 @@ mod tests {
         }
         // Only the name may be any text.
         assert_eq!(refused, 7 + 5 * 9 - 1, "a file that must be refused was taken");
+    }
+
+    #[test]
+    fn the_published_example_can_be_used() {
+        const PAGE: &str = include_str!("../../../../docs/security.md");
+        let examples = PAGE.split("```json").skip(1).filter_map(|rest| rest.split("```").next());
+        let mine: Vec<&str> = examples.filter(|example| example.contains("\"service\"")).collect();
+        assert_eq!(mine.len(), 1);
+        let grants = parse(mine[0].as_bytes()).unwrap_or_else(|why| panic!("{why}"));
+        assert_eq!((grants.tokens.len(), grants.certificates.len()), (2, 2));
     }
 
     #[test]
