@@ -78,7 +78,7 @@ pub struct Config {
     #[arg(long, env = "ORDERS_ACQUIRER_TIMEOUT", default_value = "20s", value_parser = flags::positive_duration, value_name = "DURATION")]
     pub acquirer_timeout: Duration,
 
-    /// The secret with which the acquirer signs its webhooks
+    /// The secret with which the acquirer signs its webhooks; of 16 bytes or more, else the log warns
     #[arg(long, env = "ORDERS_WEBHOOK_SECRET", hide_env_values = true, hide_default_value = true, default_value = WEBHOOK_SECRET_DEMO, value_name = "SECRET")]
     pub webhook_secret: Secret,
 
@@ -86,7 +86,7 @@ pub struct Config {
     #[arg(long, env = "ORDERS_HOLD_TTL", default_value = "30m", value_parser = flags::positive_duration, value_name = "DURATION")]
     pub hold_ttl: Duration,
 
-    /// Where payment links lead; the order's id is added to it
+    /// Where payment links lead, http:// or https://; the order's id is added to it
     #[arg(long, env = "ORDERS_PAYMENT_LINK_BASE", default_value = "http://127.0.0.1:8080/pay", value_parser = flags::web_address, value_name = "URL")]
     pub payment_link_base: String,
 

@@ -120,6 +120,8 @@ fn nothing_that_stands_in_the_file_is_repeated() {
 fn unreadable_file_is_named() {
     let error = ApiKeys::load(Path::new("no-such-file.json")).unwrap_err();
     assert!(chassis::process::sentence(&error).starts_with("cannot read the API keys in no-such-file.json: "));
+    let error = ApiKeys::load(Path::new("/dev/zero")).unwrap_err();
+    assert_eq!(chassis::process::sentence(&error), "cannot read the API keys in /dev/zero: it is not a regular file");
 }
 
 #[test]

@@ -33,6 +33,7 @@ fn ambiguity(parts: &Parts) -> Option<&'static str> {
     if codings.next().is_some() || !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") {
         return Some("the only Transfer-Encoding that is read is `chunked`, once");
     }
+    // The HTTP library drops the length beside chunks, and closes the connection after the answer. Should it ever keep it, we would know.
     parts.headers.contains_key(CONTENT_LENGTH).then_some("send Content-Length or Transfer-Encoding, not both")
 }
 
