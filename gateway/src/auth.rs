@@ -178,7 +178,8 @@ fn build(entries: Vec<ApiKeyEntry>) -> Result<Vec<ApiKey>, String> {
     }
     let mut keys: Vec<ApiKey> = Vec::with_capacity(entries.len());
     for (place, entry) in entries.into_iter().enumerate() {
-        let name = format!("entry {} (`{}`)", place + 1, entry.tenant.escape_debug());
+        // Not the tenant's name: in a file whose members were mixed up it may be a key.
+        let name = format!("entry {}", place + 1);
         let key = ApiKey::new(entry).map_err(|why| format!("{name}: {why}"))?;
         if let Some(twin) = keys.iter().position(|other| other.digest == key.digest) {
             return Err(format!("{name}: its key is that of entry {} too", twin + 1));

@@ -89,6 +89,40 @@ mod tests {
     }
 
     #[test]
+    fn amounts_are_bounded_as_the_product_bounds_them() {
+        use crate::routes::{AMOUNT_MAX, COUNT_MAX};
+        let document = Node::parse(OPENAPI);
+        let maximum = |schema: &str, member: &str| {
+            let property = document.pointer(&format!("#/components/schemas/{schema}/properties/{member}")).unwrap();
+            property.get("maximum").unwrap().pretty().parse::<i64>().unwrap()
+        };
+        let total = COUNT_MAX * COUNT_MAX * AMOUNT_MAX;
+        // JSON readers take numbers for doubles.
+        assert!(total < 1 << 53);
+        assert_eq!((maximum("Money", "amount"), maximum("OrderItem", "quantity")), (AMOUNT_MAX, COUNT_MAX));
+        for schema in ["Total", "Payment", "AcquirerEvent"] {
+            assert_eq!(maximum(schema, "amount"), total, "{schema}");
+        }
+        for (schema, member, money) in
+            [("TicketType", "price", "Money"), ("OrderItem", "unitPrice", "Money"), ("Order", "total", "Total")]
+        {
+            let property = document.pointer(&format!("#/components/schemas/{schema}/properties/{member}")).unwrap();
+            assert_eq!(property.text("$ref"), format!("#/components/schemas/{money}"), "{schema}.{member}");
+        }
+    }
+
+    #[test]
+    fn what_can_be_limited_lists_429() {
+        for (path, item) in Node::parse(OPENAPI).get("paths").unwrap().members() {
+            let is_limited = path.starts_with("/v1/") || path.starts_with("/webhooks/");
+            for (method, operation) in item.members() {
+                let listed = operation.get("responses").unwrap().get("429").is_some();
+                assert_eq!(listed, is_limited, "{method} {path}");
+            }
+        }
+    }
+
+    #[test]
     fn every_reference_of_the_description_leads_somewhere() {
         fn check(document: &Node, node: &Node) {
             if !node.text("$ref").is_empty() {

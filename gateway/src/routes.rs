@@ -1,6 +1,7 @@
 //! The REST table: every path of the API, who may call it, and what it does with `Idempotency-Key`.
 
 mod keys;
+mod message;
 mod mutation;
 mod orders;
 mod path;
@@ -36,6 +37,9 @@ use tower::{
     util::{MapResponseLayer, option_layer},
 };
 use tower_http::{catch_panic::CatchPanicLayer, set_header::SetResponseHeaderLayer};
+
+#[cfg(test)]
+pub(crate) use {orders::COUNT_MAX, ticket_types::AMOUNT_MAX};
 
 /// What handlers answer.
 type Answered = Result<Response, Failure>;
@@ -78,10 +82,12 @@ pub(crate) fn router(parts: Parts) -> Router {
     let open =
         pages::router().merge(webhooks::router(orders, limiter)).method_not_allowed_fallback(error::method_not_allowed);
     v1.merge(open).fallback(error::not_found).layer(
-        // The innermost is last: from it outwards every answer, refusals and panics included, is traced and readable by allowed pages.
+        // The innermost is last: from it outwards every answer, refusals, panics and preflights included, is traced, and readable by
+        // allowed pages.
         ServiceBuilder::new()
-            .layer(cors::layer(&cors_origins))
             .layer(chassis::trace::HttpServerLayer)
+            .layer(cors::layer(&cors_origins))
+            .layer(middleware::from_fn(message::refuse_ambiguous))
             .layer(MapResponseLayer::new(noted))
             .layer(SetResponseHeaderLayer::if_not_present(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")))
             .layer(CatchPanicLayer::custom(error::panicked)),

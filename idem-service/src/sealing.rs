@@ -17,6 +17,7 @@ use std::sync::{Arc, RwLock};
 
 use aes_gcm::aead::{Aead, Generate, KeyInit, Payload};
 use aes_gcm::{Aes256Gcm, Nonce};
+use chassis::secrets;
 use idem_core::OperationId;
 
 use crate::store::KeyId;
@@ -107,8 +108,7 @@ impl Sealing {
 
     /// Reads a file of keys.
     pub fn load(path: &Path) -> Result<Self, SealingError> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| SealingError::Read { path: path.to_owned(), source })?;
+        let text = secrets::read(path).map_err(|source| SealingError::Read { path: path.to_owned(), source })?;
         let sealing = Self::off();
         sealing.replace(Keyring::read(path, &text)?);
         Ok(sealing)
@@ -147,7 +147,7 @@ impl fmt::Debug for Sealing {
 // === impl Keyring ===
 
 impl Keyring {
-    fn read(path: &Path, text: &str) -> Result<Self, SealingError> {
+    fn read(path: &Path, text: &[u8]) -> Result<Self, SealingError> {
         let keys = file::parse(text).map_err(|why| SealingError::Content { path: path.to_owned(), why })?;
         let keys = keys.into_iter().map(|(id, key)| SealingKey { id, cipher: Aes256Gcm::new(&key.into()) }).collect();
         Ok(Self { keys })

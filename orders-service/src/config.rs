@@ -13,6 +13,9 @@ use database::StoreUrl;
 /// The webhook secret of a laptop: everybody knows it.
 const WEBHOOK_SECRET_DEMO: &str = "whsec_demo";
 
+/// A shorter secret can be found by trying, with one webhook to try it on.
+const WEBHOOK_SECRET_BYTES_MIN: usize = 16;
+
 /// The orders service: ticket stock, orders, tickets and payments at the acquirer.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "orders-service", version, args_conflicts_with_subcommands = true)]
@@ -79,7 +82,7 @@ pub struct Config {
     #[arg(long, env = "ORDERS_ACQUIRER_TIMEOUT", default_value = "20s", value_parser = flags::positive_duration, value_name = "DURATION")]
     pub acquirer_timeout: Duration,
 
-    /// The secret with which the acquirer signs its webhooks
+    /// The secret with which the acquirer signs its webhooks; of 16 bytes or more, else the log warns
     #[arg(long, env = "ORDERS_WEBHOOK_SECRET", hide_env_values = true, hide_default_value = true, default_value = WEBHOOK_SECRET_DEMO, value_name = "SECRET")]
     pub webhook_secret: Secret,
 
@@ -87,8 +90,8 @@ pub struct Config {
     #[arg(long, env = "ORDERS_HOLD_TTL", default_value = "30m", value_parser = flags::positive_duration, value_name = "DURATION")]
     pub hold_ttl: Duration,
 
-    /// Where payment links lead; the order's id is added to it
-    #[arg(long, env = "ORDERS_PAYMENT_LINK_BASE", default_value = "http://127.0.0.1:8080/pay", value_name = "URL")]
+    /// Where payment links lead, http:// or https://; the order's id is added to it
+    #[arg(long, env = "ORDERS_PAYMENT_LINK_BASE", default_value = "http://127.0.0.1:8080/pay", value_parser = flags::web_address, value_name = "URL")]
     pub payment_link_base: String,
 
     /// JSON file of the services that may call, with their tokens or certificates' names; read again when it changes. Without it, and without
@@ -129,6 +132,11 @@ impl Config {
     /// Does the service believe webhooks signed with the secret that everybody knows?
     pub(crate) fn has_demo_secret(&self) -> bool {
         self.webhook_secret.expose() == WEBHOOK_SECRET_DEMO
+    }
+
+    /// Can the webhook secret be found by trying?
+    pub(crate) fn has_short_secret(&self) -> bool {
+        self.webhook_secret.expose().len() < WEBHOOK_SECRET_BYTES_MIN
     }
 
     /// May strangers ask what is served? Tools on a laptop may, and in production only where it is asked for.
@@ -199,6 +207,16 @@ mod tests {
             [&["--hold-ttl", "0s"][..], &["--hold-ttl", "5"], &["--acquirer-url", "nowhere"], &["--store", "x"]]
         {
             assert!(parse(wrong).is_err(), "{wrong:?}");
+        }
+        assert!(parse(&["--payment-link-base", "javascript:alert(1)"]).is_err());
+        assert!(parse(&["--payment-link-base", "https://shop.example/pay"]).is_ok());
+    }
+
+    #[test]
+    fn a_webhook_secret_below_sixteen_bytes_is_short() {
+        for (secret, is_short) in [("x", true), ("fifteen bytes !", true), ("sixteen bytes !!", false)] {
+            let config = Config { webhook_secret: Secret::new(secret.to_owned()), ..Config::default() };
+            assert_eq!(config.has_short_secret(), is_short, "{secret}");
         }
     }
 }

@@ -158,6 +158,10 @@ impl OrdersService {
                 return Err(StartError::DemoSecret);
             }
             tracing::warn!("webhooks are believed with the demo secret, which everybody knows: set --webhook-secret");
+        } else if config.has_short_secret() {
+            tracing::warn!(
+                "--webhook-secret has less than 16 bytes and can be found by trying: take a random one, such as of `openssl rand -hex 32`"
+            );
         }
         let listener = listen::bind(config.listen, "the orders service", "--listen")?;
         let admin_listener = listen::bind(config.admin_listen, "the admin pages", "--admin-listen")?;

@@ -183,12 +183,59 @@ async fn spell(world: &World, at: SocketAddr, through: &str) {
     assert!(held().await <= before + kept + 2);
 }
 
+/// Two lengths, codings and hosts: what is refused, and what counts where something is executed.
+async fn judge(world: &World, at: SocketAddr) {
+    let body = World::order_body(1).to_string();
+    let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    let inner = order(Some("smuggled"), "", "/v1/orders");
+    let head = |key: &str, lines: &str| {
+        format!(
+            "POST /v1/orders HTTP/1.1\r\nauthorization: Bearer sk_demo_a\r\ncontent-type: application/json\r\n\
+             idempotency-key: {key}\r\n{lines}\r\n"
+        )
+    };
+    let (host, length) = ("host: shop.example\r\n", format!("content-length: {}\r\n", body.len()));
+    let coding = "transfer-encoding: chunked\r\n";
+
+    // The chunks count whatever the length says, and the connection is over: what follows is nobody's request.
+    for (key, lines) in [
+        ("cl-te", format!("{host}{length}{coding}")),
+        ("te-cl", format!("{host}{coding}{length}")),
+        ("te-cl-short", format!("{host}{coding}content-length: 0\r\n")),
+        ("te-two-cl", format!("{host}{coding}content-length: 1\r\ncontent-length: 2\r\n")),
+    ] {
+        let heard = exchange(at, format!("{}{chunked}{inner}", head(key, &lines)).as_bytes()).await;
+        assert_eq!(statuses(&heard), [201], "{key}: {heard}");
+        assert!(heard.to_ascii_lowercase().contains("connection: close"), "{key}: {heard}");
+        world.key_state("smuggled").await.expect(404);
+    }
+    let heard = exchange(at, format!("{}{body}", head("cl-cl", &format!("{host}{length}{length}"))).as_bytes()).await;
+    assert_eq!(statuses(&heard), [201], "the same length twice: {heard}");
+
+    for (key, lines) in [
+        ("gzip", format!("{host}transfer-encoding: gzip, chunked\r\n")),
+        ("gzip-line", format!("{host}transfer-encoding: gzip\r\n{coding}")),
+        ("chunked-twice", format!("{host}{coding}{coding}")),
+        ("no-host", coding.to_owned()),
+        ("two-hosts", format!("{host}{host}{coding}")),
+        ("no-host-name", format!("host: shop example\r\n{coding}")),
+    ] {
+        let heard = exchange(at, format!("{}{chunked}{inner}", head(key, &lines)).as_bytes()).await;
+        assert_eq!(statuses(&heard), [400], "{key}: {heard}");
+        assert!(heard.contains("application/problem+json") && heard.contains("ambiguous_message"), "{key}: {heard}");
+        assert!(heard.to_ascii_lowercase().contains("connection: close"), "{key}: {heard}");
+        world.key_state(key).await.expect(404);
+        world.key_state("smuggled").await.expect(404);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_smuggled_into_the_gateway() {
     let world = World::start(Store::Sqlite).await;
     let bystander = Bystander::of(&world).await;
     let at = world.addresses().rest;
     carry(&world, at).await;
+    judge(&world, at).await;
     spell(&world, at, "direct").await;
     bystander.was_served().await;
     world.stop().await;

@@ -12,6 +12,20 @@ pub use secret::{EmptySecret, Secret};
 
 use std::time::Duration;
 
+/// Reads the beginning of a link for people: `https://shop.example/pay`. What else a browser would run or open is refused.
+pub fn web_address(text: &str) -> Result<String, String> {
+    let refused = |why: &str| Err(format!("`{text}` is not an address such as https://shop.example/pay: {why}"));
+    let scheme = text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    if !matches!(scheme.as_deref(), Some("http" | "https")) {
+        return refused("it does not begin with http:// or https://");
+    }
+    match text.parse::<http::Uri>() {
+        Ok(uri) if uri.query().is_some() || text.contains('#') => refused("something is added at its end"),
+        Ok(uri) if uri.host().is_some_and(|host| !host.is_empty()) => Ok(text.to_owned()),
+        _ => refused("it names no host"),
+    }
+}
+
 /// Reads `60s`, `100ms`, `24h` or `1h 30m`. Zero is allowed: `--drain 0s`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text.trim()).map_err(|error| match text.trim().parse::<f64>() {
@@ -45,6 +59,29 @@ pub fn duration_between(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_lead_to_the_web() {
+        for good in ["http://127.0.0.1:8080/pay", "https://shop.example", "HTTPS://shop.example/pay/"] {
+            assert_eq!(web_address(good), Ok(good.to_owned()));
+        }
+        for bad in [
+            "javascript:alert(1)",
+            "javascript://shop.example/%0aalert(1)",
+            "data:text/html,x",
+            "file:///etc/passwd",
+            "shop.example/pay",
+            "/pay",
+            "https://",
+            "https:///pay",
+            "https://shop.example/a b",
+            "https://shop.example/pay?a=b",
+            "https://shop.example/pay#a",
+            "",
+        ] {
+            assert!(web_address(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn durations_need_a_unit() {

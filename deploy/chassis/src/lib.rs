@@ -28,6 +28,7 @@ pub mod flags;
 pub mod healthcheck;
 pub mod listen;
 pub mod process;
+pub mod secrets;
 pub mod serve;
 pub mod service_auth;
 pub mod shutdown;

@@ -103,7 +103,20 @@ impl ServiceAuth {
     /// What a server's flags say: a `--service-tokens` file, and whether `--tls-client-ca` makes callers show a certificate.
     pub fn from_flags(tokens: Option<&Path>, certificates: bool) -> Result<Self, ServiceAuthError> {
         let auth = tokens.map_or_else(|| Ok(Self::open()), Self::load)?;
-        Ok(Self { certificates, ..auth })
+        let auth = Self { certificates, ..auth };
+        if let entries @ 1.. = auth.idle_entries() {
+            tracing::warn!(
+                entries,
+                "entries of --service-tokens name a certificate, and without --tls-client-ca nobody is asked for one"
+            );
+        }
+        Ok(auth)
+    }
+
+    /// Entries that can match nobody: they name a certificate, and no caller is asked for one.
+    fn idle_entries(&self) -> usize {
+        let grants = self.grants.as_ref().filter(|_| !self.certificates);
+        grants.map_or(0, |grants| grants.current().certificates.len())
     }
 
     /// Whether callers must prove who they are.
@@ -320,6 +333,15 @@ mod tests {
         let stranger =
             auth.authenticate_call(&headers(&[]), Some(&names(&["stranger", "spiffe://shop/mailer/x"]))).unwrap();
         assert!(!stranger.may_call("/idem.v1.IdempotencyService/Reserve") && !stranger.may_use_scope("mail"));
+    }
+
+    #[test]
+    fn entries_that_can_match_nobody_are_counted() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let entry = |proof: &str| format!(r#"{{"service": "a", "{proof}": "x", "scopes": ["*"], "rpcs": ["*"]}}"#);
+        std::fs::write(file.path(), format!("[{},{}]", entry("certificate"), entry("token"))).unwrap();
+        let idle = |certificates| ServiceAuth::from_flags(Some(file.path()), certificates).unwrap().idle_entries();
+        assert_eq!((idle(false), idle(true)), (1, 0));
     }
 
     #[test]

@@ -8,8 +8,10 @@
 mod client;
 mod client_end;
 mod distrust;
+mod entries;
 mod names;
 mod pem;
+mod regular;
 mod server;
 mod unnamed;
 mod watched;
@@ -17,7 +19,9 @@ mod watched;
 pub use client::{ClientFiles, ClientTls};
 pub use client_end::{Authorities, ClientEnd, Proof};
 pub use distrust::Distrust;
+pub use entries::entries;
 pub use names::PeerNames;
+pub use regular::read;
 pub use server::{ServerFiles, ServerTls};
 pub use watched::{CredentialsError, Watched};
 

@@ -2,7 +2,7 @@
 
 use std::{
     error::Error,
-    fmt, fs, io,
+    fmt, io,
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, RwLock, Weak},
     thread,
@@ -177,8 +177,9 @@ fn count(what: &'static str, result: &'static str) {
 }
 
 fn contents(what: &'static str, files: &[PathBuf]) -> Result<Vec<Vec<u8>>, CredentialsError> {
-    let read =
-        |path: &PathBuf| fs::read(path).map_err(|source| CredentialsError::Read { what, path: path.clone(), source });
+    let read = |path: &PathBuf| {
+        crate::read(path).map_err(|source| CredentialsError::Read { what, path: path.clone(), source })
+    };
     files.iter().map(read).collect()
 }
 
@@ -237,7 +238,7 @@ impl Error for CredentialsError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
+    use std::{fs, path::Path};
 
     fn open(path: &Path) -> Result<Watched<u32>, CredentialsError> {
         Watched::open("the numbers", vec![path.to_owned()], |contents| {

@@ -39,7 +39,8 @@ where
         return Ok(settle_headers(parts, body));
     }
     if !is_json(&parts.headers) {
-        return Err(Problem::unsupported_media_type("send the body as application/json").reason("content_type"));
+        let what = "send the body as application/json, or another JSON type, in UTF-8";
+        return Err(Problem::unsupported_media_type(what).reason("content_type"));
     }
     let body = match coding {
         Coding::Plain => body,
@@ -114,10 +115,21 @@ fn gunzip(body: &[u8]) -> Result<Bytes, Problem> {
 
 /// Says JSON, or says nothing: many clients leave the header out.
 fn is_json(headers: &HeaderMap) -> bool {
-    let Some(value) = headers.get(header::CONTENT_TYPE) else { return true };
-    let Ok(value) = value.to_str() else { return false };
-    let essence = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
+    headers.get_all(header::CONTENT_TYPE).iter().all(|value| value.to_str().is_ok_and(says_json))
+}
+
+fn says_json(value: &str) -> bool {
+    let mut parts = value.split(';');
+    let essence = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
+    let is_json = essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"));
+    is_json && parts.all(is_no_other_charset)
+}
+
+/// JSON on the wire is UTF-8 (RFC 8259, section 8.1): what calls itself something else would be read as what it is not.
+fn is_no_other_charset(parameter: &str) -> bool {
+    let Some((name, value)) = parameter.split_once('=') else { return true };
+    let is_utf8 = |charset: &str| ["utf-8", "utf8", "us-ascii"].iter().any(|it| charset.eq_ignore_ascii_case(it));
+    !name.trim().eq_ignore_ascii_case("charset") || is_utf8(value.trim().trim_matches('"'))
 }
 
 /// The inner service gets the plain body, with headers that fit it.
@@ -158,11 +170,27 @@ mod tests {
 
     #[test]
     fn json_by_any_of_its_names_is_read_and_anything_else_is_415() {
-        for name in ["application/json", "Application/JSON; charset=utf-8", "application/merge-patch+json"] {
+        for name in [
+            "application/json",
+            "Application/JSON; charset=utf-8",
+            "application/json;Charset=\"UTF-8\"; profile=x",
+            "application/json;",
+            "application/merge-patch+json",
+        ] {
             assert!(read_all(&[("content-type", name)], "{}").is_ok(), "{name}");
         }
         assert!(read_all(&[], "{}").is_ok());
-        for name in ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", "text/json", ""] {
+        for name in [
+            "text/plain",
+            "application/x-www-form-urlencoded",
+            "application/jsonp",
+            "text/json",
+            "",
+            "application/json; charset=latin1",
+            "application/json; charset=utf-16",
+            "application/json; charset=",
+            "application/merge-patch+json; charset=\"iso-8859-1\"",
+        ] {
             let refused = read_all(&[("content-type", name)], "{}").unwrap_err();
             assert_eq!(refused, (415, "unsupported_media_type"), "{name}");
             assert!(read_all(&[("content-type", name)], "").is_ok(), "{name} without a body");

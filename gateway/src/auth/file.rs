@@ -1,6 +1,7 @@
 //! The `--api-keys` file.
 
 use super::{ApiKeyEntry, ApiKeySecret};
+use chassis::secrets;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -14,18 +15,15 @@ struct Entry {
     expires_at: Option<String>,
 }
 
+const SHAPE: &str = r#"{"tenant", "sha256" or "key", "operator", "expiresAt"}"#;
+
+/// What is wrong is said by the entry's number: what stands in it may be a key, wherever it stands.
 pub(super) fn parse(text: &[u8]) -> Result<Vec<ApiKeyEntry>, String> {
-    if text.trim_ascii().is_empty() {
-        return Err("the file is empty".to_owned());
-    }
-    let entries: Vec<serde_json::Value> =
-        serde_json::from_slice(text).map_err(|error| format!("it is not a JSON array of entries ({error})"))?;
-    let numbered = entries.into_iter().enumerate();
-    numbered.map(|(place, value)| entry(value).map_err(|why| format!("entry {}: {why}", place + 1))).collect()
+    let numbered = secrets::entries(text, SHAPE)?.into_iter().enumerate();
+    numbered.map(|(place, it)| entry(it).map_err(|why| format!("entry {}: {why}", place + 1))).collect()
 }
 
-fn entry(value: serde_json::Value) -> Result<ApiKeyEntry, String> {
-    let entry: Entry = serde_json::from_value(value).map_err(|error| error.to_string())?;
+fn entry(entry: Entry) -> Result<ApiKeyEntry, String> {
     let secret = match (entry.sha256, entry.key) {
         (Some(digest), None) => ApiKeySecret::Sha256(digest_from_hex(&digest)?),
         (None, Some(key)) => ApiKeySecret::Key(key),
@@ -33,7 +31,7 @@ fn entry(value: serde_json::Value) -> Result<ApiKeyEntry, String> {
         (None, None) => return Err("sha256 or key is missing".to_owned()),
     };
     let expires_at = entry.expires_at.as_deref().map(chassis::clock::parse_rfc3339).transpose();
-    let expires_at = expires_at.map_err(|error| format!("expiresAt {error}"))?;
+    let expires_at = expires_at.map_err(|_| "expiresAt is not an RFC 3339 timestamp such as 2030-01-02T03:04:05Z")?;
     Ok(ApiKeyEntry { tenant: entry.tenant, secret, operator: entry.operator, expires_at })
 }
 

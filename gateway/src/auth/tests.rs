@@ -55,20 +55,25 @@ fn unusable_files_are_refused_with_the_entry_and_the_reason() {
         ("", "the file is empty"),
         ("[]", "there is no entry"),
         ("{}", "not a JSON array"),
+        (r#"[{"tenant": "a", "tenant": "b", "key": "k"}]"#, "entry 1: duplicate field `tenant` (line 1, column "),
+        (
+            r#"[{"tenant": "a", "key": "k", "operator": false, "operator": true}]"#,
+            "entry 1: duplicate field `operator`",
+        ),
         (r#"[{"tenant": "a"}]"#, "entry 1: sha256 or key is missing"),
         (r#"[{"tenant": "a", "key": "k", "sha256": "00"}]"#, "entry 1: give sha256 or key, not both"),
         (r#"[{"tenant": "a", "sha256": "00"}]"#, "entry 1: sha256 is not 64 hexadecimal digits"),
-        (r#"[{"tenant": "a", "key": "k"}, {"key": "l"}]"#, "entry 2: missing field `tenant`"),
-        (r#"[{"tenant": "a", "key": "k", "admin": true}]"#, "entry 1: unknown field `admin`"),
-        (r#"[{"tenant": "a", "key": "k", "expiresAt": "soon"}]"#, "entry 1: expiresAt `soon`"),
-        (r#"[{"tenant": "a", "key": ""}]"#, "entry 1 (`a`): key must be printable"),
-        (r#"[{"tenant": "a", "key": "a b"}]"#, "entry 1 (`a`): key must be printable"),
-        (r#"[{"tenant": "a", "key": "k"}, {"tenant": "b", "key": "k"}]"#, "entry 2 (`b`): its key is that of entry 1"),
+        (r#"[{"tenant": "a", "key": "k"}, {"key": "l"}]"#, "entry 2: missing field `tenant` (line 1, column "),
+        (r#"[{"tenant": "a", "key": "k", "admin": true}]"#, "entry 1: it is not {"),
+        (r#"[{"tenant": "a", "key": "k", "expiresAt": "soon"}]"#, "entry 1: expiresAt is not an RFC 3339 timestamp"),
+        (r#"[{"tenant": "a", "key": ""}]"#, "entry 1: key must be printable"),
+        (r#"[{"tenant": "a", "key": "a b"}]"#, "entry 1: key must be printable"),
+        (r#"[{"tenant": "a", "key": "k"}, {"tenant": "b", "key": "k"}]"#, "entry 2: its key is that of entry 1"),
         (r#"[{"tenant": "", "key": "k"}]"#, "tenant must be"),
         (r#"[{"tenant": "a/b", "key": "k"}]"#, "tenant must be"),
         (r#"[{"tenant": "*", "key": "k"}]"#, "tenant must be"),
         (r#"[{"tenant": " a", "key": "k"}]"#, "tenant must be"),
-        (r#"[{"tenant": "a\nb", "key": "k"}]"#, "(`a\\nb`): tenant must be"),
+        (r#"[{"tenant": "a\nb", "key": "k"}]"#, "entry 1: tenant must be"),
         (&long, "tenant must be"),
     ];
     for (text, why) in table {
@@ -79,9 +84,44 @@ fn unusable_files_are_refused_with_the_entry_and_the_reason() {
 }
 
 #[test]
+fn nothing_that_stands_in_the_file_is_repeated() {
+    let table = [
+        r#"["sk_SECRET"]"#,
+        r#""sk_SECRET""#,
+        "sk_SECRET",
+        "[4815162342]",
+        r#"[["a", null, "sk_SECRET", false, null]]"#,
+        r#"{"sk_SECRET": "SECRET"}"#,
+        r#"[{"tenant": "a", "sk_SECRET": "SECRET"}]"#,
+        r#"[{"tenant": "sk_SECRET"}]"#,
+        r#"[{"tenant": "sk_SECRET/", "key": "k"}]"#,
+        r#"[{"tenant": "sk_SECRET", "key": "k"}, {"tenant": "sk_SECRET", "key": "k"}]"#,
+        r#"[{"tenant": ["sk_SECRET"], "key": "k"}]"#,
+        r#"[{"tenant": 4815162342, "key": "k"}]"#,
+        r#"[{"tenant": "a", "key": 4815162342}]"#,
+        r#"[{"tenant": "a", "key": {"sk_SECRET": 1}}]"#,
+        r#"[{"tenant": "a", "key": "sk SECRET"}]"#,
+        r#"[{"tenant": "a", "key": "sk_SECRET", "key": "sk_SECRET"}]"#,
+        r#"[{"tenant": "a", "sha256": "sk_SECRET"}]"#,
+        r#"[{"tenant": "a", "key": "sk_SECRET", "sha256": "sk_SECRET"}]"#,
+        r#"[{"tenant": "a", "key": "k", "operator": "sk_SECRET"}]"#,
+        r#"[{"tenant": "a", "key": "k", "operator": 4815162342}]"#,
+        r#"[{"tenant": "a", "key": "k", "expiresAt": "sk_SECRET"}]"#,
+        r#"[{"tenant": "a", "key": "k", "expiresAt": ["sk_SECRET"]}]"#,
+        r#"[{"tenant": "a", "key": "sk_SECRET" sk_SECRET}]"#,
+    ];
+    for text in table {
+        let why = file::parse(text.as_bytes()).and_then(build).err().unwrap_or_else(|| panic!("accepted: {text}"));
+        assert!(!why.contains("SECRET") && !why.contains("4815162342"), "{text}: {why}");
+    }
+}
+
+#[test]
 fn unreadable_file_is_named() {
     let error = ApiKeys::load(Path::new("no-such-file.json")).unwrap_err();
     assert!(chassis::process::sentence(&error).starts_with("cannot read the API keys in no-such-file.json: "));
+    let error = ApiKeys::load(Path::new("/dev/zero")).unwrap_err();
+    assert_eq!(chassis::process::sentence(&error), "cannot read the API keys in /dev/zero: it is not a regular file");
 }
 
 #[test]

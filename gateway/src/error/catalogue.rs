@@ -45,7 +45,7 @@ catalogue! {
         "The Idempotency-Key header is empty, longer than 200 characters, has control characters, is a malformed quoted string or not UTF-8, or stands twice. Nothing was executed.",
         "Send one header line with 1 to 200 characters. Correct the key; a request that was never accepted has used none up.";
     INVALID_REQUEST: 400 "invalid_request", "The request is not valid", retryable: false,
-        "The body is not valid JSON, has unknown, missing or duplicate members, or a value of the wrong type or out of range; the detail names the member. Nothing was executed.",
+        "The body is not valid JSON, has unknown, missing or duplicate members, or a value of the wrong type or out of range; the detail names the member. Or the HTTP message can be read in two ways (details.reason is ambiguous_message): no Host or two, or a Transfer-Encoding other than chunked. Nothing was executed.",
         "Correct the request and send it under a new Idempotency-Key: what was found wrong only by looking at the catalogue has bound the old one.";
     UNAUTHORIZED: 401 "unauthorized", "Authentication is required", retryable: false,
         "The Authorization header carries no valid API key, or the key has expired. For a webhook: the signature does not match or is older than five minutes.",
@@ -69,8 +69,8 @@ catalogue! {
         "The body is larger than 256 KiB, before or after decoding. Nothing was executed.",
         "Send a smaller body.";
     UNSUPPORTED_MEDIA_TYPE: 415 "unsupported_media_type", "The body is in a format that is not read here", retryable: false,
-        "The body is not application/json, or its Content-Encoding is not gzip. Nothing was executed.",
-        "Send application/json, plain or with Content-Encoding: gzip.";
+        "The Content-Type is neither application/json nor another JSON type (application/…+json), or names a charset other than UTF-8; or the Content-Encoding is not gzip. A body without a Content-Type is read as JSON. Nothing was executed.",
+        "Send application/json in UTF-8, plain or with Content-Encoding: gzip.";
     REQUEST_IN_PROGRESS: 409 "conflict" / "request_in_progress", "The request is in progress", retryable: true,
         "Another request with the same key is being executed, or recovered, right now.",
         "Wait for Retry-After, then send the same request with the same key. Or send Prefer: wait=N to be answered as soon as it is done.";

@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 /// The main part of the page.
 pub(super) fn render() -> String {
     let mut out = String::from(
-        "<h1>Errors</h1><p>Every error is <code>application/problem+json</code> (RFC 9457). Its <code>type</code> leads to the \
+        "<h1>Errors</h1><p>Every error of a request is <code>application/problem+json</code> (RFC 9457); what is no HTTP request, such as \
+         a head with a control character or over 32 KiB, is answered with 400 or 431 without a body. Its <code>type</code> leads to the \
          entry below. <code>error</code> names it, <code>code</code> tells apart cases that share a name, and \
          <code>retryable</code> says whether the same request with the same key may be sent again unchanged. Quote \
          <code>traceId</code> when you ask for help.</p>",

@@ -17,7 +17,7 @@ use std::collections::HashSet;
 pub(super) const NAME_MAX: usize = 100;
 
 /// Items of an order, and seats of an item.
-const COUNT_MAX: i64 = 50;
+pub(crate) const COUNT_MAX: i64 = 50;
 
 /// `POST /v1/orders`
 pub(super) async fn place(State(orders): State<Orders>, mutation: Mutation, body: Bytes) -> Answered {

@@ -51,7 +51,7 @@ struct Answer {
 }
 
 async fn send(method: &str, path: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Answer {
-    let mut request = Request::builder().method(method).uri(path);
+    let mut request = Request::builder().method(method).uri(path).header("host", "shop.example");
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
@@ -268,6 +268,25 @@ async fn preflights_need_no_api_key_and_only_listed_origins_are_allowed() {
         "link",
     ] {
         assert!(exposed.split(',').any(|exposed| exposed.trim() == name), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_can_be_read_in_two_ways_is_refused_whatever_it_asks() {
+    for (path, lines) in [
+        ("/docs", vec![]),
+        ("/nothing", vec![("host", "a"), ("host", "b")]),
+        ("/v1/orders", vec![("host", "a"), ("transfer-encoding", "gzip, chunked")]),
+        ("/webhooks/acquirer", vec![("host", "a"), ("transfer-encoding", "chunked"), ("content-length", "2")]),
+    ] {
+        let request = Request::builder().method("POST").uri(path);
+        let request = lines.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let response = router().oneshot(request.body(Body::from("{}")).unwrap()).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let answer = Answer { status: parts.status, headers: parts.headers, body };
+        assert_eq!(answer.problem(), "invalid_request", "{path}");
+        assert_eq!(answer.headers["connection"], "close", "{path}");
     }
 }
 

@@ -13,7 +13,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 const TITLE_MAX: usize = 200;
 
 /// Above these a value is a mistake; an order's total still fits a double exactly, as JSON readers use it.
-const AMOUNT_MAX: i64 = 1_000_000_000_000;
+pub(crate) const AMOUNT_MAX: i64 = 1_000_000_000_000;
 const CAPACITY_MAX: i64 = 1_000_000_000;
 
 /// What may stand in a path segment as it is (RFC 3986, unreserved).
@@ -46,6 +46,10 @@ pub(super) async fn get(State(orders): State<Orders>, Segment(id): Segment) -> A
 }
 
 fn read(id: String, body: &[u8]) -> Result<proto::TicketType, Problem> {
+    // Clients and proxies resolve them as steps in a path before they ask, so nobody could ask for it.
+    if matches!(id.as_str(), "." | "..") {
+        return Err(Problem::invalid_request("the id in the path must not be `.` or `..`").reason("invalid_value"));
+    }
     if id.len() > NAME_MAX || id.chars().any(char::is_control) {
         let detail = format!("the id in the path must have 1 to {NAME_MAX} bytes, none of them a control character");
         return Err(Problem::invalid_request(detail).reason("invalid_value"));
@@ -71,6 +75,15 @@ mod tests {
         let Err(problem) = read("general".to_owned(), body.as_bytes()) else { return String::new() };
         let document: serde_json::Value = serde_json::from_slice(&problem.document("", "")).unwrap();
         document["detail"].as_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn an_id_is_one_that_a_url_can_have() {
+        let body = br#"{"venueId":"v","name":"n","price":{"amount":1,"currency":"EUR"},"capacity":0}"#;
+        for (id, is_fine) in [(".", false), ("..", false), ("...", true), (".a", true), ("a/b", true), ("a\nb", false)]
+        {
+            assert_eq!(read(id.to_owned(), body).is_ok(), is_fine, "{id:?}");
+        }
     }
 
     #[test]

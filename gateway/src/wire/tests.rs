@@ -109,6 +109,21 @@ fn the_same_result_gives_the_same_answer_whoever_renders_it() {
 }
 
 #[test]
+fn what_is_kept_for_good_is_what_the_idempotency_service_lets_anybody_keep() {
+    use OperationKind as Op;
+    use proto::{OrderStatus as O, PaymentStatus as P, TicketStatus as T};
+    let results = [(Op::PlaceOrder, order_of(O::Pending, T::Held)), (Op::CancelOrder, order_of(O::Refunded, T::Void))];
+    let refusals = (1..).map_while(|number| RefusalReason::try_from(number).ok()).map(|it| (Op::Pay, refused(it)));
+    for (operation, kind) in results.into_iter().chain([(Op::Pay, payment_of(P::Approved))]).chain(refusals) {
+        let (response, outcome) = rendered(operation, kind, proto::Label::Final);
+        assert_eq!(outcome.label, Label::Final);
+        assert!(idem_core::is_final(response.status().as_u16()), "{}", response.status());
+    }
+    let (undecided, _) = rendered(Op::Pay, payment_of(P::Pending), proto::Label::Unknown);
+    assert!(!idem_core::is_final(undecided.status().as_u16()));
+}
+
+#[test]
 fn only_an_open_payment_is_undecided() {
     use proto::{Label as L, PaymentStatus as P};
     let label = |kind, label| rendered(OperationKind::Pay, kind, label).1.label;

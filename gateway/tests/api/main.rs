@@ -6,5 +6,6 @@ mod fake_idem;
 mod fake_orders;
 mod keyed;
 mod limits;
+mod preflights;
 mod reconciler;
 mod world;

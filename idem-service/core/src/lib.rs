@@ -20,4 +20,4 @@ pub use fingerprint::{Fingerprint, FingerprintError};
 pub use ids::{AttemptId, FencingToken, OperationId};
 pub use key::{IdempotencyKey, KeyError, Scope, ScopeError, key_hash};
 pub use record::{Deadline, GrantedBy, Record, State, StateName, TraceContext, TraceContextError};
-pub use response::{BODY_MAX, Response, ResponseError};
+pub use response::{BODY_MAX, Response, ResponseError, is_final};

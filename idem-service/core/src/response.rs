@@ -29,6 +29,17 @@ pub enum ResponseError {
     /// More headers, or longer ones, than a stored answer may have.
     #[error("the headers must be at most {HEADERS_MAX}, of {HEADER_BYTES_MAX} bytes together")]
     Headers,
+    /// A status that an HTTP answer cannot end with.
+    #[error("the status must be between 200 and 599, not {0}: 1xx only announces an answer")]
+    Interim(u16),
+    /// A status that does not end an intent.
+    #[error(
+        "{0} is no final answer: 2xx is, without 202, and 4xx, without 401, 407, 408, 421, 425, 429 and 431, which are about one try"
+    )]
+    NotFinal(u16),
+    /// A header name that HTTP does not allow.
+    #[error("{0:?} is not the name of a header")]
+    HeaderName(String),
     /// A header name or value with a control character, or an empty name.
     #[error("the header {0:?} has an empty name or a control character")]
     Header(String),
@@ -69,6 +80,22 @@ impl Response {
         Ok(Self { status, headers: headers.into(), body, resource_id: resource_id.into() })
     }
 
+    /// Checks that it can be given as an HTTP answer. The bounds alone are what may stand in a store: earlier releases kept more.
+    pub fn over_http(self) -> Result<Self, ResponseError> {
+        if self.status < 200 {
+            return Err(ResponseError::Interim(self.status));
+        }
+        match self.headers.iter().find(|(name, _)| !is_token(name)) {
+            Some((name, _)) => Err(ResponseError::HeaderName(name.clone())),
+            None => Ok(self),
+        }
+    }
+
+    /// Checks that it ends an intent: retries are answered with it for good. See [`is_final`].
+    pub fn for_good(self) -> Result<Self, ResponseError> {
+        if is_final(self.status) { Ok(self) } else { Err(ResponseError::NotFinal(self.status)) }
+    }
+
     /// HTTP status.
     pub fn status(&self) -> u16 {
         self.status
@@ -90,6 +117,58 @@ impl Response {
     }
 }
 
+/// Whether an answer with this status says for good what became of an intent: it was carried out, or it was refused. Not 202, which
+/// leaves it open; not a status that is about one try (who asked, how fast, over which connection); not 3xx, which leaves it to
+/// another request; and not 5xx, after which a client tries again.
+pub fn is_final(status: u16) -> bool {
+    match status {
+        202 | 401 | 407 | 408 | 421 | 425 | 429 | 431 => false,
+        200..=299 | 400..=499 => true,
+        _ => false,
+    }
+}
+
+/// As RFC 9110 has it for names (section 5.6.2).
+fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
 fn has_control(text: &str) -> bool {
     text.chars().any(char::is_control)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn response(status: u32, header: &str) -> Response {
+        Response::new(status, vec![(header.to_owned(), "v".to_owned())], Bytes::new(), String::new()).unwrap()
+    }
+
+    #[test]
+    fn what_http_cannot_answer_is_refused_and_may_still_stand_in_a_store() {
+        for status in [200, 202, 204, 302, 404, 500, 599] {
+            assert!(response(status, "content-type").over_http().is_ok(), "{status}");
+        }
+        for status in [100, 101, 102, 103, 199] {
+            assert_eq!(response(status, "a").over_http(), Err(ResponseError::Interim(status as u16)));
+        }
+        for name in ["set cookie", "a:b", "ä", "(a)", "a,b", "\"a\""] {
+            assert_eq!(response(200, name).over_http(), Err(ResponseError::HeaderName(name.to_owned())));
+        }
+        for status in [0, 99, 600, 65_536 + 200] {
+            let refused = Response::new(status, Vec::new(), Bytes::new(), String::new());
+            assert_eq!(refused, Err(ResponseError::Status(status)));
+        }
+    }
+
+    #[test]
+    fn an_intent_ends_with_what_was_done_or_refused() {
+        for status in [200, 201, 204, 400, 402, 403, 404, 409, 410, 422, 499] {
+            assert!(response(status, "a").for_good().is_ok(), "{status}");
+        }
+        for status in [100, 101, 103, 199, 202, 301, 303, 304, 401, 407, 408, 421, 425, 429, 431, 500, 503, 599] {
+            assert_eq!(response(status, "a").for_good(), Err(ResponseError::NotFinal(status as u16)));
+        }
+    }
 }

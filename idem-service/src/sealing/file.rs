@@ -1,6 +1,7 @@
 //! The `--encryption-keys` file.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use chassis::secrets;
 use serde::Deserialize;
 
 /// An id stands in every row that its key has sealed.
@@ -15,27 +16,23 @@ struct Entry {
 }
 
 /// The keys in their order, each with its id. What is wrong is said without a word of a key.
-pub(super) fn parse(text: &str) -> Result<Vec<(String, [u8; KEY_BYTES])>, String> {
-    // Not serde's own sentence: it may quote what it has met, and that may be a key.
-    let entries: Vec<Entry> = serde_json::from_str(text).map_err(|error| {
-        let (line, column) = (error.line(), error.column());
-        format!("it is not a JSON array of {{\"id\", \"key\"}} (line {line}, column {column})")
-    })?;
+pub(super) fn parse(text: &[u8]) -> Result<Vec<(String, [u8; KEY_BYTES])>, String> {
+    let entries: Vec<Entry> = secrets::entries(text, r#"{"id", "key"}"#)?;
     if entries.is_empty() {
         return Err("there is no entry".to_owned());
     }
     let mut keys: Vec<(String, [u8; KEY_BYTES])> = Vec::with_capacity(entries.len());
     for (place, entry) in entries.into_iter().enumerate() {
-        let key = read(&entry).map_err(|why| format!("entry {}: {why}", place + 1))?;
-        if keys.iter().any(|(id, _)| *id == entry.id) {
-            return Err(format!("entry {}: the id `{}` stands twice", place + 1, entry.id));
+        let key = key_of(&entry).map_err(|why| format!("entry {}: {why}", place + 1))?;
+        if let Some(twin) = keys.iter().position(|(id, _)| *id == entry.id) {
+            return Err(format!("entry {}: its id is that of entry {} too", place + 1, twin + 1));
         }
         keys.push((entry.id, key));
     }
     Ok(keys)
 }
 
-fn read(entry: &Entry) -> Result<[u8; KEY_BYTES], String> {
+fn key_of(entry: &Entry) -> Result<[u8; KEY_BYTES], String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if !(1..=ID_BYTES_MAX).contains(&entry.id.len()) || !entry.id.bytes().all(is_plain) {
         return Err(format!("id must be 1 to {ID_BYTES_MAX} letters, digits, dots, dashes or underscores"));
@@ -50,27 +47,49 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_published_example_can_be_used() {
+        const PAGE: &str = include_str!("../../../docs/security.md");
+        let examples = PAGE.split("```json").skip(1).filter_map(|rest| rest.split("```").next());
+        let mine: Vec<&str> = examples.filter(|example| example.contains("\"id\"")).collect();
+        assert_eq!(mine.len(), 1);
+        // Keys that everybody can read would be used by somebody: the page says how to make them instead.
+        let key = STANDARD.encode([7; 32]);
+        let example = mine[0].replace("<openssl rand -base64 32>", &key).replace('…', &key);
+        assert_eq!(parse(example.as_bytes()).unwrap().len(), 2);
+    }
+
+    #[test]
     fn what_is_wrong_with_a_file_is_said_without_a_word_of_a_key() {
         let key = STANDARD.encode([7; 32]);
         assert_eq!(
-            parse(&format!(r#"[{{"id":"2026-11","key":"{key}"}}]"#)).unwrap(),
+            parse(format!(r#"[{{"id":"2026-11","key":"{key}"}}]"#).as_bytes()).unwrap(),
             [("2026-11".to_owned(), [7; 32])]
         );
         let short = STANDARD.encode([7; 31]);
         let table = [
-            ("".to_owned(), "not a JSON array"),
+            ("".to_owned(), "the file is empty"),
             ("[]".to_owned(), "there is no entry"),
             (format!(r#"{{"id":"a","key":"{key}"}}"#), "not a JSON array"),
-            (format!(r#"["{key}"]"#), "not a JSON array"),
-            (format!(r#"[{{"id":"a","key":"{key}","active":true}}]"#), "not a JSON array"),
+            (format!(r#"["{key}"]"#), "entry 1: it is not {"),
+            (format!(r#"[{{"id":"a","key":"{key}","active":true}}]"#), "entry 1: it is not {"),
+            (format!(r#"[["a","{key}"]]"#), "entry 1: it is not {"),
+            (format!(r#"[{{"id":"a","{key}":1}}]"#), "entry 1: it is not {"),
+            (format!(r#"[{{"id":"a","key":["{key}"]}}]"#), "entry 1: it is not {"),
+            (format!(r#"[{{"id":"{key}"}}]"#), "entry 1: missing field `key`"),
+            (format!(r#"[{{"id":"a","key":"{key}","key":"{key}"}}]"#), "entry 1: duplicate field `key`"),
+            (format!("\"{key}\""), "not a JSON array"),
+            (key.clone(), "not a JSON array"),
             (format!(r#"[{{"id":"","key":"{key}"}}]"#), "entry 1: id must be"),
             (format!(r#"[{{"id":"a\"b","key":"{key}"}}]"#), "entry 1: id must be"),
             (format!(r#"[{{"id":"a","key":"{short}"}}]"#), "entry 1: key must be 32 bytes"),
             (r#"[{"id":"a","key":"*"}]"#.to_owned(), "entry 1: key is not base64"),
-            (format!(r#"[{{"id":"a","key":"{key}"}},{{"id":"a","key":"{key}"}}]"#), "entry 2: the id `a` stands twice"),
+            (
+                format!(r#"[{{"id":"a","key":"{key}"}},{{"id":"a","key":"{key}"}}]"#),
+                "entry 2: its id is that of entry 1 too",
+            ),
         ];
         for (text, why) in table {
-            let refused = parse(&text).unwrap_err();
+            let refused = parse(text.as_bytes()).unwrap_err();
             assert!(refused.contains(why), "{text}: {refused}");
             assert!(!refused.contains(&key) && !refused.contains(&short), "{refused}");
         }

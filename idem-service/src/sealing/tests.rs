@@ -12,7 +12,7 @@ pub(super) fn file_of(keys: &[(&str, u8)]) -> String {
 
 fn sealing_of(keys: &[(&str, u8)]) -> Sealing {
     let sealing = Sealing::off();
-    sealing.replace(Keyring::read(Path::new("keys.json"), &file_of(keys)).unwrap());
+    sealing.replace(Keyring::read(Path::new("keys.json"), file_of(keys).as_bytes()).unwrap());
     sealing
 }
 

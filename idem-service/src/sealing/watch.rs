@@ -1,10 +1,12 @@
 //! The file of keys, looked at again while the service runs.
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use chassis::secrets;
 use sha2::{Digest, Sha256};
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::{Keyring, Sealing};
@@ -24,8 +26,9 @@ pub(crate) async fn watch(sealing: Sealing, path: PathBuf) {
 /// What was found last: the digest of the file, or that it could not be read.
 type Seen = Option<Result<[u8; 32], std::io::ErrorKind>>;
 
-async fn look(sealing: &Sealing, path: &PathBuf, seen: &mut Seen) {
-    let read = tokio::fs::read_to_string(path).await;
+async fn look(sealing: &Sealing, path: &Path, seen: &mut Seen) {
+    let at = path.to_owned();
+    let read = spawn_blocking(move || secrets::read(&at)).await.unwrap_or_else(|error| Err(error.into()));
     let found = match &read {
         Ok(text) => Ok(Sha256::digest(text).into()),
         Err(error) => Err(error.kind()),
@@ -35,7 +38,7 @@ async fn look(sealing: &Sealing, path: &PathBuf, seen: &mut Seen) {
     }
     let keyring = match read {
         Ok(text) => Keyring::read(path, &text),
-        Err(source) => Err(super::SealingError::Read { path: path.clone(), source }),
+        Err(source) => Err(super::SealingError::Read { path: path.to_owned(), source }),
     };
     match keyring {
         Ok(keyring) => change(sealing, keyring),

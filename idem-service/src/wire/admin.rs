@@ -176,7 +176,7 @@ pub(crate) fn resolve(request: proto::ResolveRequest) -> Result<Resolve, Refusal
     let operator = text(&mut violations, "operator", request.operator, 0, OPERATOR_CHARS_MAX);
     let outcome = match request.action {
         Some(Action::Complete(response)) => {
-            violations.response("complete", response).map(|response| ("complete", State::Completed(response)))
+            violations.final_response("complete", response).map(|response| ("complete", State::Completed(response)))
         }
         Some(Action::Release(_)) => Some(("release", State::Released)),
         Some(Action::Abandon(_)) => Some(("abandon", State::InDoubt)),

@@ -90,11 +90,21 @@ impl Violations {
     pub(super) fn response(&mut self, field: &str, response: StoredResponse) -> Option<Response> {
         let StoredResponse { status, headers, body, resource_id } = response;
         let headers = headers.into_iter().map(|header| (header.name, header.value)).collect();
-        Response::new(status, headers, body, resource_id)
+        self.stored(field, Response::new(status, headers, body, resource_id).and_then(Response::over_http))
+    }
+
+    /// An answer that ends an intent.
+    pub(super) fn final_response(&mut self, field: &str, response: StoredResponse) -> Option<Response> {
+        let response = self.response(field, response)?;
+        self.stored(field, response.for_good())
+    }
+
+    fn stored(&mut self, field: &str, response: Result<Response, ResponseError>) -> Option<Response> {
+        response
             .map_err(|error| {
                 let part = match error {
-                    ResponseError::Status(_) => "status",
-                    ResponseError::Headers | ResponseError::Header(_) => "headers",
+                    ResponseError::Status(_) | ResponseError::Interim(_) | ResponseError::NotFinal(_) => "status",
+                    ResponseError::Headers | ResponseError::Header(_) | ResponseError::HeaderName(_) => "headers",
                     ResponseError::Body(_) => "body",
                     ResponseError::ResourceId => "resource_id",
                 };

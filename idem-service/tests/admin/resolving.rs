@@ -111,7 +111,7 @@ async fn refusals_change_nothing_and_are_not_written_down(server: Server) {
     let table = [
         (request("absent", 0, release()), Code::NotFound, "NO_RECORD"),
         (request("completed", 0, release()), Code::FailedPrecondition, "ALREADY_COMPLETED"),
-        (request("completed", 9, Action::Complete(stored(500))), Code::FailedPrecondition, "ALREADY_COMPLETED"),
+        (request("completed", 9, Action::Complete(stored(402))), Code::FailedPrecondition, "ALREADY_COMPLETED"),
         (request("held", 9, release()), Code::Aborted, "TOKEN_CHANGED"),
     ];
     for (request, code, why) in table {
@@ -142,7 +142,7 @@ async fn refusals_change_nothing_on_postgres() {
 async fn resolve_names_each_field_that_is_out_of_bounds() {
     type Change = fn(&mut proto::ResolveRequest);
     let server = Server::on_sqlite().await;
-    let table: [(&[&str], Change); 10] = [
+    let table: [(&[&str], Change); 16] = [
         (&["scope", "key"], |r| (r.scope, r.key) = (String::new(), String::new())),
         (&["fencing_token"], |r| r.fencing_token = -1),
         (&["reason"], |r| r.reason.clear()),
@@ -152,6 +152,12 @@ async fn resolve_names_each_field_that_is_out_of_bounds() {
         (&["operator"], |r| r.operator = "o".repeat(201)),
         (&["action"], |r| r.action = None),
         (&["complete.status"], |r| r.action = Some(Action::Complete(stored(0)))),
+        (&["complete.status"], |r| r.action = Some(Action::Complete(stored(101)))),
+        (&["complete.status"], |r| r.action = Some(Action::Complete(stored(103)))),
+        (&["complete.status"], |r| r.action = Some(Action::Complete(stored(202)))),
+        (&["complete.status"], |r| r.action = Some(Action::Complete(stored(429)))),
+        (&["complete.status"], |r| r.action = Some(Action::Complete(stored(503)))),
+        (&["complete.headers"], |r| r.action = Some(Action::Complete(with_header(stored(201), "set cookie")))),
         (&["reason", "action"], |r| (r.reason, r.action) = (String::new(), None)),
     ];
     for (expected, change) in table {
@@ -190,4 +196,9 @@ async fn what_was_settled_by_hand_is_listed_latest_first_to_whoever_may_see_its_
     let entry = &page["entries"][0];
     assert_eq!((&entry["key"], &entry["fencingTokenAfter"]), (&"second".into(), &2.into()));
     server.stop().await;
+}
+
+fn with_header(mut stored: proto::StoredResponse, name: &str) -> proto::StoredResponse {
+    stored.headers.push(proto::Header { name: name.to_owned(), value: "v".to_owned() });
+    stored
 }

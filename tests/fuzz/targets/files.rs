@@ -14,7 +14,7 @@ use proptest::{collection::vec, prelude::*, sample::select};
 
 const SECRET: &str = "hunter2secret";
 
-const VALUES: [&str; 22] = [
+const VALUES: [&str; 27] = [
     "null",
     "true",
     "1",
@@ -37,6 +37,12 @@ const VALUES: [&str; 22] = [
     "\"\\ud83c\\udf9f\"",
     "\"7b0a4d1e54f15b7c9a570f4c5a2d9e117b0a4d1e54f15b7c9a570f4c5a2d9e11\"",
     "1e999",
+    // The secret, where it does not belong.
+    "\"hunter2secret\"",
+    "[\"hunter2secret*x\"]",
+    "[[\"hunter2secret\"]]",
+    "{\"hunter2secret\":1}",
+    "\"hunter2secret\",\"hunter2secret\":1",
 ];
 
 fn entries(members: &'static [&'static str], secret: &'static str) -> impl Strategy<Value = String> {
@@ -51,7 +57,9 @@ fn entries(members: &'static [&'static str], secret: &'static str) -> impl Strat
         members.extend(with_secret.then_some(secret));
         format!("{{{}}}", members.join(","))
     });
-    vec(entry, 0..3).prop_map(|entries| format!("[{}]", entries.join(",")))
+    let bare = select(VALUES.to_vec()).prop_map(str::to_owned);
+    let file = vec(prop_oneof![9 => entry, 1 => bare], 0..3);
+    file.prop_map(|entries| format!("[{}]", entries.join(",")))
 }
 
 /// Loads the text from a file, and says what was refused.

@@ -271,6 +271,7 @@ fn a_deadline_is_what_grpc_timeout_says_or_none() {
 const TYPES: &[&str] = &[
     "application/json",
     "application/json; charset=utf-8",
+    "application/json; charset=latin1",
     "application/problem+json",
     "text/json",
     "application/xml",
@@ -285,6 +286,8 @@ const CONTENT: &[&str] = &[
     "text/json",
     "application/jsonp",
     ";charset=utf-8",
+    ";Charset=\"UTF-8\"",
+    ";charset=utf-16",
     ";",
     ",",
     " ",
@@ -321,10 +324,16 @@ fn coding(lines: &[Text]) -> Coded {
 }
 
 fn is_json(lines: &[Text]) -> bool {
-    let Some(line) = lines.first() else { return true };
-    let Some(text) = visible(line) else { return false };
-    let essence = text.split(';').next().unwrap().trim().to_lowercase();
-    essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
+    lines.iter().all(|line| {
+        let Some(text) = visible(line) else { return false };
+        let text = text.to_lowercase();
+        let (essence, parameters) = text.split_once(';').unwrap_or((&text, ""));
+        let essence = essence.trim();
+        let charsets = parameters.split(';').filter_map(|it| it.split_once('=')).filter(|it| it.0.trim() == "charset");
+        let is_utf8 = |charset: &str| ["utf-8", "utf8", "us-ascii"].contains(&charset.trim().trim_matches('"'));
+        (essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json")))
+            && charsets.map(|it| it.1).all(is_utf8)
+    })
 }
 
 #[test]

@@ -12,8 +12,8 @@ use crate::{
     shutdown::Shutdown,
     tls::{PeerNames, ServerTls},
 };
-use axum::{Router, body::Body, extract::ConnectInfo};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
+use axum::{Router, extract::ConnectInfo};
+use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use hyper::{
     body::Incoming,
     server::conn::{http1, http2},
@@ -180,38 +180,19 @@ impl Connection {
         let limit = (self.protocol == Protocol::Public).then_some(ARRIVAL_LIMIT);
         let (head, body) = request.into_parts();
         let body = Arriving::within(limit, ReadToItsEnd::new(body, version, &head.headers));
-        let is_ambiguous = is_ambiguous(version, &head.headers);
-        // Not even looked at: what is inside may be another request, meant for whoever reads the length differently.
-        let router = (!is_ambiguous).then(|| self.router.clone());
-        let answer = router.map(|mut router| router.call(Request::from_parts(head, body)));
+        let answer = self.router.clone().call(Request::from_parts(head, body));
         let shutdown = self.shutdown.clone();
         async move {
-            let mut response = match answer {
-                Some(answer) => answer.await.unwrap_or_else(|never| match never {}),
-                None => bad_request(),
-            };
+            let mut response = answer.await.unwrap_or_else(|never| match never {});
             if let Some(hang_up) = response.extensions().get::<HangUp>() {
                 return Err(*hang_up);
             }
             // After a body that never came, its rest would be taken for the next request.
-            let is_over = shutdown.is_leaving() || is_ambiguous || response.status() == StatusCode::REQUEST_TIMEOUT;
+            let is_over = shutdown.is_leaving() || response.status() == StatusCode::REQUEST_TIMEOUT;
             if version < Version::HTTP_2 && is_over {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             Ok(response.map(|body| ticket.track(body)))
         }
     }
-}
-
-/// A request with two lengths, which a proxy before us may have read by the other one (RFC 9112, section 6.1).
-fn is_ambiguous(version: Version, headers: &HeaderMap) -> bool {
-    version < Version::HTTP_2
-        && headers.contains_key(header::TRANSFER_ENCODING)
-        && headers.contains_key(header::CONTENT_LENGTH)
-}
-
-fn bad_request() -> Response<Body> {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::BAD_REQUEST;
-    response
 }

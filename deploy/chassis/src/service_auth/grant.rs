@@ -126,16 +126,17 @@ fn split_path(path: &str) -> (&str, &str) {
 // === impl ScopePattern ===
 
 impl ScopePattern {
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    /// What is wrong is said without the text, which may be a token that stands in the wrong place.
+    pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         let (exact, prefix) = match text.strip_suffix('*') {
             Some(prefix) => (prefix, true),
             None => (text, false),
         };
         if text.is_empty() {
-            return Err("a scope is empty".to_owned());
+            return Err("is empty");
         }
         if exact.contains('*') {
-            return Err(format!("scope `{text}` has a `*` before its end"));
+            return Err("has a `*` before its end");
         }
         Ok(if prefix { Self::Prefix(exact.to_owned()) } else { Self::Exact(exact.to_owned()) })
     }
@@ -160,7 +161,8 @@ impl fmt::Display for ScopePattern {
 // === impl RpcPattern ===
 
 impl RpcPattern {
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    /// As for scopes.
+    pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         let path = text.strip_prefix('/').unwrap_or(text);
         let (service, method) = match path.split_once('/') {
             Some((service, method)) => (Some(service), method),
@@ -169,9 +171,7 @@ impl RpcPattern {
         let is_name =
             |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "._".contains(c));
         if !service.is_none_or(is_name) || !(method == "*" || is_name(method) && !method.contains('.')) {
-            return Err(format!(
-                "rpc `{text}` is none of *, Method, Service/Method, package.Service/Method, Service/*"
-            ));
+            return Err("is none of *, Method, Service/Method, package.Service/Method, Service/*");
         }
         Ok(Self { service: service.map(str::to_owned), method: (method != "*").then(|| method.to_owned()) })
     }
