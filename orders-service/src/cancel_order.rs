@@ -16,6 +16,7 @@ use crate::{
     store::{
         orders, payments, refunds,
         ticket_types::{self, Move},
+        tickets,
     },
 };
 
@@ -57,7 +58,7 @@ async fn judge(tx: &mut Tx<'_>, ask: &OrderCall, id: OrderId) -> Result<Answer, 
         hold: order.hold(tx.now()),
         has_open_payment: payments::has_open(tx, id).await?,
     };
-    let is_checked_in = orders::has_used_ticket(tx, id).await?;
+    let is_checked_in = tickets::has_used(tx, id).await?;
     let (to, seats) = match state.may_be_cancelled(order.paid_by, is_checked_in) {
         Err(reason) => return Ok(Answer::refused(reason.plain())),
         Ok(Cancellation::Held) => (OrderStatus::Cancelled, Move::FreeHeld),

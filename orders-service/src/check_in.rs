@@ -11,7 +11,10 @@ use crate::{
     order::OrderStatus,
     outcome::{Answer, CheckIn, Outcome, RefusalReason},
     shop::Shop,
-    store::orders::{self, TicketRow},
+    store::{
+        orders,
+        tickets::{self, TicketRow},
+    },
     timestamp::Timestamp,
 };
 
@@ -43,7 +46,7 @@ async fn check_in(tx: &mut Tx<'_>, ask: &CheckInCall) -> Result<Answer, OrdersEr
         Entry::Running => return Err(OrdersError::Corrupt("a transaction without steps was seen running")),
     }
     let ticket = match ask.ticket {
-        Some(id) => orders::find_ticket_of(tx, &ask.call.tenant, id).await?,
+        Some(id) => tickets::find_of(tx, &ask.call.tenant, id).await?,
         None => None,
     };
     let answer = match ticket {
@@ -59,11 +62,11 @@ async fn judge(tx: &mut Tx<'_>, ask: &CheckInCall, ticket: TicketRow) -> Result<
     if order.status != OrderStatus::Paid {
         return Ok(Answer::refused(RefusalReason::NotPaid.plain()));
     }
-    let is_first = orders::use_ticket(tx, ticket.id).await?;
+    let is_first = tickets::use_now(tx, ticket.id).await?;
     let used_at = if is_first {
         Some(Timestamp(tx.now()))
     } else {
-        orders::find_ticket_of(tx, &ask.call.tenant, ticket.id).await?.and_then(|ticket| ticket.used_at)
+        tickets::find_of(tx, &ask.call.tenant, ticket.id).await?.and_then(|ticket| ticket.used_at)
     };
     let used_at = used_at.ok_or(OrdersError::Corrupt("a used ticket without its time"))?;
     Ok(Answer::done(Outcome::CheckIn(CheckIn { ticket: ticket.id, is_already_used: !is_first, used_at })))

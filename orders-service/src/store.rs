@@ -23,6 +23,7 @@ pub mod payments;
 pub mod refunds;
 pub mod standing;
 pub mod ticket_types;
+pub mod tickets;
 
 /// Every migration of this service.
 pub const SCHEMA: Schema = Schema {

@@ -1,4 +1,4 @@
-//! Orders, their items and their tickets.
+//! Orders with their items, and their tickets as they are placed and shown.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,17 +36,6 @@ pub struct OrderRow {
     pub hold_until: Timestamp,
     /// The payment that paid it, if one did.
     pub paid_by: Option<PaymentId>,
-}
-
-/// A ticket's own row.
-#[derive(Clone, Debug)]
-pub struct TicketRow {
-    /// Its name.
-    pub id: TicketId,
-    /// The order it belongs to.
-    pub order: OrderId,
-    /// When it was first used.
-    pub used_at: Option<Timestamp>,
 }
 
 const FIND: &str = "\
@@ -203,29 +192,6 @@ SELECT o.id
    AND i.ticket_type = $3
  ORDER BY o.hold_until
  LIMIT $2";
-
-const FIND_TICKET_OF: &str = "\
--- orders.ticket_find_of
-SELECT t.id, t.order_id, t.used_at
-  FROM tickets t
-  JOIN orders o ON o.id = t.order_id
- WHERE t.id = $1
-   AND o.tenant = $2";
-
-const USE_TICKET: &str = "\
--- orders.ticket_use
-UPDATE tickets
-   SET used_at = $2
- WHERE id = $1
-   AND used_at IS NULL";
-
-const HAS_USED_TICKET: &str = "\
--- orders.order_has_used_ticket
-SELECT id
-  FROM tickets
- WHERE order_id = $1
-   AND used_at IS NOT NULL
- LIMIT 1";
 
 /// Orders that lapse in one transaction at most: enough to be quick, few enough to hold their ticket types only for a moment.
 pub const LAPSE_MAX: usize = 32;
@@ -390,30 +356,6 @@ pub async fn over(tx: &mut Tx<'_>, ticket_type: Option<&str>, limit: u32) -> Res
         Some(ticket_type) => tx.query(OVER_OF_TYPE, &params![tx.now(), limit, ticket_type]).await?,
     };
     rows.iter().map(|row| super::id(row, "id", OrderId::parse)).collect()
-}
-
-/// Reads a ticket of a tenant without locking it; another tenant's is not there.
-pub async fn find_ticket_of(tx: &mut Tx<'_>, tenant: &Tenant, id: TicketId) -> Result<Option<TicketRow>, OrdersError> {
-    let row = tx.query_opt(FIND_TICKET_OF, &params![id.to_string(), tenant.as_str()]).await?;
-    let read = |row: &Row| {
-        Ok(TicketRow {
-            id: super::id(row, "id", TicketId::parse)?,
-            order: super::id(row, "order_id", OrderId::parse)?,
-            used_at: row.get::<Option<i64>>("used_at")?.map(Timestamp),
-        })
-    };
-    row.as_ref().map(read).transpose()
-}
-
-/// Marks a ticket used now; false when it was used before.
-pub async fn use_ticket(tx: &mut Tx<'_>, id: TicketId) -> Result<bool, OrdersError> {
-    let params = params![id.to_string(), tx.now()];
-    Ok(tx.execute(USE_TICKET, &params).await? == 1)
-}
-
-/// Was a ticket of this order used?
-pub async fn has_used_ticket(tx: &mut Tx<'_>, id: OrderId) -> Result<bool, OrdersError> {
-    Ok(tx.query_opt(HAS_USED_TICKET, &params![id.to_string()]).await?.is_some())
 }
 
 impl OrderRow {
