@@ -12,6 +12,10 @@ use tracing_subscriber::fmt::MakeWriter;
 /// What is not written yet at most, in the writer's hands too; more is left out, and counted.
 const WAITING_MAX: usize = 8 * 1024 * 1024;
 
+/// After a write, what comes within this time is written together: the first line of all is never held up, and a thousand a second
+/// do not wake the writer a thousand times.
+const GATHERING: Duration = Duration::from_millis(5);
+
 /// Takes lines. Cheap to clone; every clone is the same road.
 #[derive(Clone)]
 pub(super) struct Lines {
@@ -44,6 +48,7 @@ impl Lines {
                 // Nobody is left to be told.
                 let _ = sink.write_all(&bytes).and_then(|()| sink.flush());
                 writing.done();
+                thread::sleep(GATHERING);
             }
         })?;
         Ok(Self { shared })
