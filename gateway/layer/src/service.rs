@@ -42,7 +42,7 @@ pub struct IdempotencyService<S> {
     inner: S,
 }
 
-/// A request that may be executed.
+/// A request that may be executed if its route finds that it makes sense.
 struct Admitted {
     sent: Option<SentKey>,
     body: Bytes,
@@ -110,21 +110,31 @@ where
     let is_keyed = policy.key == KeyPolicy::Required
         || (policy.key == KeyPolicy::Optional && parts.headers.contains_key(&IDEMPOTENCY_KEY));
     let tally = is_keyed.then(|| Tally::new(policy.route.clone()));
-    let admitted = match admit(&policy, &mut parts, body).await {
-        Ok(admitted) => admitted,
-        Err(Refusal { problem, sent }) => {
-            let mut response = shared.render(&problem);
-            if let Some(tally) = tally {
-                response.extensions_mut().insert(tally.count(verdict_of(&problem)));
-            }
-            return Ok(finish(response, sent.map(|sent| sent.line), None));
+    let refuse = |Refusal { problem, sent }: Refusal, tally: Option<Tally>| {
+        let mut response = shared.render(&problem);
+        if let Some(tally) = tally {
+            response.extensions_mut().insert(tally.count(verdict_of(&problem)));
         }
+        Ok(finish(response, sent.map(|sent| sent.line), None))
     };
-    let (Some(sent), Some(tally)) = (admitted.sent, tally) else {
-        let request = Request::from_parts(parts, admitted.body.into());
+    let Admitted { sent, body, fingerprint } = match admit(&policy, &mut parts, body).await {
+        Ok(admitted) => admitted,
+        Err(refusal) => return refuse(refusal, tally),
+    };
+    let scope = parts.extensions.get::<Scope>().cloned();
+    let key = scope.zip(sent.as_ref()).map(|(scope, sent)| KeyId { scope, key: sent.key.clone() });
+    let known = key.as_ref().and_then(|key| shared.replays.find(key, &fingerprint));
+    // What is replayed was found to make sense when the same request was executed.
+    if !matches!(known, Some(Known::Replay(_)))
+        && let Err(problem) = policy.check(&parts, &body)
+    {
+        return refuse(Refusal { problem, sent }, tally);
+    }
+    let (Some(sent), Some(tally)) = (sent, tally) else {
+        let request = Request::from_parts(parts, body.into());
         return Ok(inner.call(request).await?.map(Either::Right));
     };
-    let Some(scope) = parts.extensions.get::<Scope>().cloned() else {
+    let Some(key) = key else {
         // Never executed unprotected, whatever was put together wrongly.
         error!("no scope in the request's extensions: the layer must go inside the authentication");
         let mut response = shared.render(&Problem::idempotency_unavailable());
@@ -132,8 +142,7 @@ where
         return Ok(finish(response, Some(sent.line), None));
     };
     let wait = prefer::wait(&parts.headers);
-    let key = KeyId { scope, key: sent.key };
-    if let Some(known) = shared.replays.find(&key, &admitted.fingerprint) {
+    if let Some(known) = known {
         let mut answer = match known {
             Known::Replay(replay) => shared.replay(&replay),
             Known::Mismatch => shared.refuse(&Problem::key_reuse(), Verdict::Mismatch),
@@ -141,8 +150,8 @@ where
         answer.response.extensions_mut().insert(tally.count(answer.verdict));
         return Ok(finish(answer.response, Some(sent.line), wait));
     }
-    let reservation = Reservation { key, fingerprint: admitted.fingerprint, wait: wait.unwrap_or_default(), tally };
-    let execute = execute::once(inner, parts, admitted.body);
+    let reservation = Reservation { key, fingerprint, wait: wait.unwrap_or_default(), tally };
+    let execute = execute::once(inner, parts, body);
     let response = detach(&shared, reservation, execute, Waiting::new(policy.route.clone())).await;
     Ok(finish(response, Some(sent.line), wait))
 }
@@ -162,13 +171,13 @@ where
     if policy.key == KeyPolicy::Required && sent.is_none() {
         return Err(Refusal { problem: Problem::missing_key(), sent });
     }
-    match check(policy, parts, body).await {
+    match read(parts, body).await {
         Ok((body, fingerprint)) => Ok(Admitted { sent, body, fingerprint }),
         Err(problem) => Err(Refusal { problem, sent }),
     }
 }
 
-async fn check<B>(policy: &crate::RoutePolicy, parts: &mut Parts, body: B) -> Result<(Bytes, Fingerprint), Problem>
+async fn read<B>(parts: &mut Parts, body: B) -> Result<(Bytes, Fingerprint), Problem>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
@@ -180,7 +189,6 @@ where
     // Whether the body is JSON comes out of the fingerprint, so it is made before the route's own check.
     let fingerprint = Fingerprint::of_request(parts.method.as_str(), path, query, &body)
         .map_err(|error| Problem::invalid_json(&error))?;
-    policy.check(parts, &body)?;
     Ok((body, fingerprint))
 }
 
