@@ -6,7 +6,8 @@ use std::time::Duration;
 use ahash::RandomState;
 use database::Clock;
 use idem_core::State;
-use moka::sync::Cache;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{OptionsBuilder, Weighter};
 use tokio::time::Instant;
 
 use crate::store::{KeyId, Snapshot};
@@ -15,11 +16,14 @@ use crate::store::{KeyId, Snapshot};
 const EARLIER: Duration = Duration::from_secs(1);
 /// A record, its key and its place in the cache, without headers and body.
 const ENTRY_BYTES: usize = 1024;
+/// The memory is in parts, each with a lock of its own: none so small that the largest answer does not fit, and no more of them than
+/// processors would notice.
+const PART_BYTES: u64 = 4 * 1024 * 1024;
+const PARTS_MAX: usize = 64;
 
 /// Snapshots of completed keys, bounded by bytes.
 pub(super) struct Replays {
-    kept: Option<Cache<KeyId, Arc<Copy>, RandomState>>,
-    bytes: u64,
+    kept: Option<Cache<KeyId, Arc<Copy>, ByBytes, RandomState>>,
     clock: Clock,
 }
 
@@ -28,6 +32,10 @@ struct Copy {
     taken: Moment,
     good_for: Duration,
 }
+
+/// How much of the memory an answer takes.
+#[derive(Clone, Copy)]
+struct ByBytes;
 
 /// A point in time by this process's clock, moved along with the store's.
 #[derive(Clone, Copy)]
@@ -42,12 +50,17 @@ impl Replays {
     /// Keeps about `bytes` of answers; none at all for 0. `clock` is the store's.
     pub(super) fn new(bytes: u64, clock: Clock) -> Self {
         let kept = (bytes > 0).then(|| {
-            Cache::builder()
-                .max_capacity(bytes)
-                .weigher(|_: &KeyId, copy: &Arc<Copy>| copy.weight())
-                .build_with_hasher(RandomState::new())
+            let options = OptionsBuilder::new()
+                .shards(usize::try_from(bytes / PART_BYTES).unwrap_or(PARTS_MAX).clamp(1, PARTS_MAX))
+                // Whoever retries does so soon: half is for the latest answers, and half for those that were asked for again.
+                .hot_allocation(0.5)
+                .estimated_items_capacity(usize::try_from(bytes).unwrap_or(usize::MAX) / ENTRY_BYTES)
+                .weight_capacity(bytes)
+                .build()
+                .expect("capacities are given");
+            Cache::with_options(options, ByBytes, RandomState::new(), DefaultLifecycle::default())
         });
-        Self { kept, bytes, clock }
+        Self { kept, clock }
     }
 
     /// Now; take it before asking the store, so that the time on the way counts against the copy.
@@ -63,10 +76,7 @@ impl Replays {
         let left = expires_at.duration_since(snapshot.now).unwrap_or_default();
         let Some(good_for) = left.checked_sub(EARLIER) else { return };
         let copy = Copy { snapshot: snapshot.clone(), taken: asked, good_for };
-        // One that fills the whole memory would only push the others out.
-        if u64::from(copy.weight()) <= self.bytes {
-            kept.insert(key.clone(), Arc::new(copy));
-        }
+        kept.insert(key.clone(), Arc::new(copy));
     }
 
     /// The stored answer under `key`, while the store is sure to have it still.
@@ -77,23 +87,23 @@ impl Replays {
         if age < copy.good_for {
             return Some(Snapshot { now: copy.snapshot.now + age, ..copy.snapshot.clone() });
         }
-        kept.invalidate(key);
+        kept.remove(key);
         None
     }
 }
 
-// === impl Copy ===
+// === impl ByBytes ===
 
-impl Copy {
-    fn weight(&self) -> u32 {
-        let response = match self.snapshot.record.as_ref().map(|r| &r.state) {
+impl Weighter<KeyId, Arc<Copy>> for ByBytes {
+    fn weight(&self, _: &KeyId, copy: &Arc<Copy>) -> u64 {
+        let response = match copy.snapshot.record.as_ref().map(|r| &r.state) {
             Some(State::Completed(response)) => {
                 let headers: usize = response.headers().iter().map(|(n, v)| n.len() + v.len()).sum();
                 response.body().len() + headers
             }
             _ => 0,
         };
-        u32::try_from(ENTRY_BYTES + response).unwrap_or(u32::MAX)
+        (ENTRY_BYTES + response) as u64
     }
 }
 
