@@ -24,7 +24,7 @@ use futures::FutureExt as _;
 use idem_core::{Answer, Command, IdempotencyKey, Put, Record, State, Verdict, decide};
 use tokio::time::{Instant, timeout_at};
 
-pub use self::each::Begun;
+pub use self::each::{Begun, Open};
 use self::grants::Grants;
 use self::replays::{Moment, Replays};
 use self::waiting::Waiting;

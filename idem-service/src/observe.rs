@@ -41,6 +41,15 @@ pub(crate) async fn item<T>(
     async { counted(command, work.await) }.instrument(span).await
 }
 
+/// Tells how one item of a call has ended inside its span, and counts what it came to.
+pub(crate) fn ended<T>(
+    command: &'static str,
+    span: &Span,
+    tell: impl FnOnce() -> Result<(T, &'static str), Refusal>,
+) -> Result<T, Refusal> {
+    span.in_scope(|| counted(command, tell()))
+}
+
 /// Counts a call of many items that is refused before any of them is begun.
 pub(crate) fn unbegun<T>(command: &'static str, read: Result<T, Refusal>) -> Result<T, Refusal> {
     read.inspect_err(|refusal| count(command, refused(refusal)))

@@ -10,12 +10,20 @@ use super::{Engine, EngineError, Outcome, Seen, limit};
 use crate::store::{KeyId, Swap, SwapRequest};
 
 /// How far the first round has brought a command.
-pub struct Begun(Step);
+#[allow(clippy::large_enum_variant, reason = "there is one a command, and it is moved, not copied")]
+pub enum Begun {
+    /// To its end.
+    Through(Outcome),
+    /// Not that far; [`Engine::end`] goes on.
+    Open(Open),
+}
+
+/// A command that goes on alone.
+pub struct Open(Step);
 
 #[allow(clippy::large_enum_variant, reason = "there is one a command, and it is moved, not copied")]
 enum Step {
-    Through(Outcome),
-    Open { start: Option<Seen>, limit: Instant },
+    Round { start: Option<Seen>, limit: Instant },
     TooLate,
 }
 
@@ -27,17 +35,18 @@ impl Engine {
     pub async fn begin_each(&self, asked: &[(&KeyId, &Command)], deadline: Option<Deadline>) -> Vec<Begun> {
         let limit = match limit(deadline) {
             Ok(limit) => limit,
-            Err(_) => return asked.iter().map(|_| Begun(Step::TooLate)).collect(),
+            Err(_) => return asked.iter().map(|_| Begun::Open(Open(Step::TooLate))).collect(),
         };
-        let mut steps = Vec::with_capacity(asked.len());
+        let round = |start| Begun::Open(Open(Step::Round { start, limit }));
+        let mut begun = Vec::with_capacity(asked.len());
         let (mut writes, mut answers) = (Vec::new(), Vec::new());
         for (place, (key, command)) in asked.iter().enumerate() {
-            steps.push(match self.remembered(key, command) {
-                Some(outcome) => Step::Through(outcome),
-                None => Step::Open { start: None, limit },
-            });
-            if let (Step::Open { .. }, Some((write, answer))) = (&steps[place], self.guessed_write(key, command, limit))
-            {
+            if let Some(outcome) = self.remembered(key, command) {
+                begun.push(Begun::Through(outcome));
+                continue;
+            }
+            begun.push(round(None));
+            if let Some((write, answer)) = self.guessed_write(key, command, limit) {
                 writes.push(write);
                 answers.push((place, answer));
             }
@@ -47,21 +56,20 @@ impl Engine {
             && let Ok(swaps) = self.swap_all(writes, limit).await
         {
             for ((place, answer), swap) in answers.into_iter().zip(swaps) {
-                steps[place] = match swap {
-                    Swap::Won(snapshot) => Step::Through(Outcome { answer, snapshot }),
-                    Swap::Lost(truth) => Step::Open { start: Some(Seen::Truth(truth)), limit },
+                begun[place] = match swap {
+                    Swap::Won(snapshot) => Begun::Through(Outcome { answer, snapshot }),
+                    Swap::Lost(truth) => round(Some(Seen::Truth(truth))),
                 };
             }
         }
-        steps.into_iter().map(Begun).collect()
+        begun
     }
 
     /// Brings a command to its end.
-    pub async fn end(&self, begun: Begun, key: &KeyId, command: &Command) -> Result<Outcome, EngineError> {
-        match begun.0 {
-            Step::Through(outcome) => Ok(outcome),
+    pub async fn end(&self, open: Open, key: &KeyId, command: &Command) -> Result<Outcome, EngineError> {
+        match open.0 {
             Step::TooLate => Err(EngineError::DeadlineOver),
-            Step::Open { start, limit } => self.carry_on(key, command, start, limit).await,
+            Step::Round { start, limit } => self.carry_on(key, command, start, limit).await,
         }
     }
 

@@ -1,9 +1,9 @@
 //! Callers that wait for a running holder, woken when this process finishes their key.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use ahash::RandomState;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 

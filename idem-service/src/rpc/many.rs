@@ -1,13 +1,14 @@
 //! Many items in one call: each is carried out as if it had come alone, at the same time as the others. The first round of all is
 //! one write.
 
+use futures::FutureExt as _;
 use futures::future::join_all;
 use idem_proto::idem::v1 as proto;
 use prost::Message;
 use tracing::Span;
 
 use super::{Call, Rpc};
-use crate::engine::Outcome;
+use crate::engine::{Begun, Outcome};
 use crate::observe;
 use crate::status::Refusal;
 use crate::wire::{answer, many as read};
@@ -54,13 +55,23 @@ impl Rpc {
             .collect();
         let asked: Vec<_> = items.iter().map(|item| (&item.asked.key, &item.asked.command)).collect();
         let begun = self.engine.begin_each(&asked, call.deadline).await;
-        let answers = join_all(begun.into_iter().zip(asked).zip(spans).map(|((begun, (key, command)), span)| {
-            observe::item(kind.command, span, async move {
-                let outcome = self.engine.end(begun, key, command).await?;
-                Ok(((kind.answer)(&outcome)?, observe::note_outcome(&outcome)))
-            })
-        }));
-        let answers = answers.await.into_iter().collect::<Result<Vec<A>, Refusal>>()?;
+        let told = |outcome: &Outcome| Ok(((kind.answer)(outcome)?, observe::note_outcome(outcome)));
+        let (mut answers, mut open) = (Vec::with_capacity(spans.len()), Vec::new());
+        for (place, ((begun, (key, command)), span)) in begun.into_iter().zip(asked).zip(spans).enumerate() {
+            match begun {
+                // Nearly all: they need no future of their own.
+                Begun::Through(outcome) => answers.push(Some(observe::ended(kind.command, &span, || told(&outcome)))),
+                Begun::Open(begun) => {
+                    answers.push(None);
+                    let end = async move { told(&self.engine.end(begun, key, command).await?) };
+                    open.push(observe::item(kind.command, span, end).map(move |answer| (place, answer)));
+                }
+            }
+        }
+        for (place, answer) in join_all(open).await {
+            answers[place] = Some(answer);
+        }
+        let answers = answers.into_iter().flatten().collect::<Result<Vec<A>, Refusal>>()?;
         let bytes: usize = answers.iter().map(Message::encoded_len).sum();
         if bytes > ANSWER_MAX { Err(Refusal::TooLarge) } else { Ok(answers) }
     }

@@ -10,7 +10,7 @@ use idem_core::{
     Answer, AttemptId, Command, FencingToken, Fingerprint, Grant, IdempotencyKey, LeaseDuration, OperationId, Response,
     RetentionPeriod, Scope, StaleReason, State, TraceContext,
 };
-use idem_service::engine::{Engine, EngineError, Outcome};
+use idem_service::engine::{Begun, Engine, EngineError, Outcome};
 use idem_service::store::{Audit, KeyId};
 use uuid::Uuid;
 
@@ -99,7 +99,13 @@ impl World {
     ) -> Vec<Result<Outcome, EngineError>> {
         let names: Vec<_> = asked.iter().map(|(key, command)| (key, command)).collect();
         let ends = self.engine.begin_each(&names, deadline).await.into_iter().zip(asked);
-        join_all(ends.map(|(begun, (key, command))| self.engine.end(begun, key, command))).await
+        let end = async |(begun, (key, command)): (Begun, &(KeyId, Command))| {
+            match begun {
+                Begun::Through(outcome) => Ok(outcome),
+                Begun::Open(open) => self.engine.end(open, key, command).await,
+            }
+        };
+        join_all(ends.map(end)).await
     }
 
     async fn carry_out(&self, name: &str, command: Command) -> Outcome {

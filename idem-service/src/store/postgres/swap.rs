@@ -1,7 +1,8 @@
 //! The compare-and-swap of many: one statement, one commit, and the truth for those that lost.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
+use ahash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
 use idem_core::{Deadline, Record};
 use tokio::time::Instant;
 use tokio_postgres::Row;
