@@ -7,7 +7,10 @@ use std::sync::Arc;
 use chassis::deadline::Deadline;
 use database::{Database, DatabaseError};
 use fault_point::fault_point;
-use futures::future::join_all;
+use futures::{
+    FutureExt as _,
+    future::{Either, join_all, ready},
+};
 use lane::{Failure as _, Lane, Load};
 use tracing::{Instrument as _, Span};
 
@@ -68,7 +71,11 @@ impl Shop {
     async fn place_load(&self, load: Vec<Waiting>) -> Vec<Result<Answer, OrdersError>> {
         match within(trip::last_deadline(&load), self.carry(load.clone())).await {
             Ok(fates) => {
-                let ends = load.into_iter().zip(fates).map(|(waiting, fate)| self.place(waiting, Some(fate)));
+                let ends = load.into_iter().zip(fates).map(|(waiting, fate)| match fate {
+                    // Nearly all: the long way of the others is not carried along for them.
+                    Fate::Answered(answer) => Either::Left(ready(Ok(counted(answer)))),
+                    fate => Either::Right(self.place(waiting, Some(fate)).boxed()),
+                });
                 join_all(ends).await
             }
             // Of one that is not known: each is asked for alone.
@@ -86,10 +93,7 @@ impl Shop {
             Some(Fate::Answered(answer)) => answer,
             fate => within(waiting.deadline, self.follow(&waiting, fate)).await?,
         };
-        if let (Some(Outcome::Order(_)), false) = (&answer.outcome, answer.is_replay) {
-            metrics::counter!("orders_placed_total").increment(1);
-        }
-        Ok(answer)
+        Ok(counted(answer))
     }
 
     /// Lets an order come again until it has its answer.
@@ -117,6 +121,13 @@ impl Shop {
         fault_point!("place order: placed" => Err(DatabaseError::CommitUnknown.into()));
         Ok(fates)
     }
+}
+
+fn counted(answer: Answer) -> Answer {
+    if let (Some(Outcome::Order(_)), false) = (&answer.outcome, answer.is_replay) {
+        metrics::counter!("orders_placed_total").increment(1);
+    }
+    answer
 }
 
 /// The lane of a shop over this store.
