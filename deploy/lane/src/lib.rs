@@ -1,8 +1,11 @@
 //! Batch what waits, never wait to batch.
 //!
 //! Nothing waits for company: whoever finds a flight free departs at once and alone. Only when every flight is out do questions
-//! gather, and the first flight to land takes them all. So a lone call pays no delay, and a thousand calls a second cost a hundred
-//! trips.
+//! gather, and the first flight to land takes them. So a lone call pays no delay, and a thousand calls a second cost a hundred trips.
+//!
+//! A crowd is shared among the flights. All in one, they would be answered together, ask again together, and whatever they travel
+//! through would stand still while they are elsewhere; in two halves, one is carried while the other is prepared. A few stay together:
+//! a trip costs something however little it carries.
 //!
 //! A caller that goes away before its trip departs is left out of it; afterwards it changes nothing for the others. A failure is told
 //! to everybody aboard, except one that some caller brought along: then each is asked for again alone, so that it stays with its
@@ -136,8 +139,12 @@ where
     let flight = async move {
         // Whoever can ask already does so first: what has woken one caller has often woken others.
         tokio::task::yield_now().await;
-        while let Some(callers) = inner.queue.next_load() {
-            inner.trip(callers).await;
+        while let Some(load) = inner.queue.next_load() {
+            if load.is_another_free {
+                fly(inner.clone());
+            }
+            inner.trip(load.callers).await;
+            inner.queue.landed(load.questions);
         }
     };
     tokio::spawn(flight.instrument(Span::none()));

@@ -24,19 +24,36 @@ pub(crate) struct Caller<Q, A, E> {
 struct Waiting<Q, A, E> {
     callers: VecDeque<Caller<Q, A, E>>,
     flights: usize,
+    /// Questions of those who wait.
+    queued: usize,
+    /// Questions of those who travel.
+    aloft: usize,
 }
+
+/// What one flight is to carry.
+pub(crate) struct Departure<Q, A, E> {
+    pub(crate) callers: Vec<Caller<Q, A, E>>,
+    pub(crate) questions: usize,
+    /// Others wait and a flight is free: it is taken for them.
+    pub(crate) is_another_free: bool,
+}
+
+/// So few questions travel together however many flights are free. Measured with two flights and 64 callers, in front of Postgres and of
+/// SQLite: with shares from 8 the trips cost more than the idle time that they saved.
+const SHARE_MIN: usize = 32;
 
 // === impl Queue ===
 
 impl<Q, A, E> Queue<Q, A, E> {
     pub(crate) fn new(flights_max: usize, load_max: Load, bytes: fn(&Q) -> usize) -> Self {
-        let waiting = Mutex::new(Waiting { callers: VecDeque::new(), flights: 0 });
+        let waiting = Mutex::new(Waiting { callers: VecDeque::new(), flights: 0, queued: 0, aloft: 0 });
         Self { flights_max, load_max, bytes, waiting }
     }
 
     /// Queues a caller; true when it is to start a flight itself.
     pub(crate) fn line_up(&self, caller: Caller<Q, A, E>) -> bool {
         let mut waiting = self.lock();
+        waiting.queued += caller.questions.len();
         waiting.callers.push_back(caller);
         let is_free = waiting.flights < self.flights_max;
         waiting.flights += usize::from(is_free);
@@ -44,24 +61,38 @@ impl<Q, A, E> Queue<Q, A, E> {
     }
 
     /// The next load, or the end of the flight.
-    pub(crate) fn next_load(&self) -> Option<Vec<Caller<Q, A, E>>> {
+    pub(crate) fn next_load(&self) -> Option<Departure<Q, A, E>> {
         let mut waiting = self.lock();
-        let (mut load, mut questions, mut bytes) = (Vec::new(), 0_usize, 0_usize);
+        let share = (waiting.queued + waiting.aloft).div_ceil(self.flights_max).max(SHARE_MIN);
+        let most = self.load_max.questions.min(share);
+        let (mut callers, mut questions, mut bytes) = (Vec::new(), 0_usize, 0_usize);
         while let Some(next) = waiting.callers.front() {
-            questions += next.questions.len();
+            let size = next.questions.len();
             bytes = bytes.saturating_add(next.questions.iter().map(self.bytes).sum());
-            let fits = questions <= self.load_max.questions && bytes <= self.load_max.bytes;
-            if !fits && !load.is_empty() {
+            let fits = questions + size <= most && bytes <= self.load_max.bytes;
+            if !fits && !callers.is_empty() {
                 break;
             }
+            waiting.queued -= size;
             // One that has gone meanwhile starts no work.
-            load.extend(waiting.callers.pop_front().filter(|caller| !caller.reply.is_closed()));
+            if let Some(caller) = waiting.callers.pop_front().filter(|caller| !caller.reply.is_closed()) {
+                questions += size;
+                callers.push(caller);
+            }
         }
-        if load.is_empty() {
+        if callers.is_empty() {
             waiting.flights -= 1;
             return None;
         }
-        Some(load)
+        waiting.aloft += questions;
+        let is_another_free = !waiting.callers.is_empty() && waiting.flights < self.flights_max;
+        waiting.flights += usize::from(is_another_free);
+        Some(Departure { callers, questions, is_another_free })
+    }
+
+    /// A load has been answered.
+    pub(crate) fn landed(&self, questions: usize) {
+        self.lock().aloft -= questions;
     }
 
     pub(crate) fn waiting(&self) -> usize {

@@ -149,6 +149,41 @@ async fn what_waits_while_every_flight_is_out_travels_together_and_each_hears_it
 }
 
 #[tokio::test]
+async fn a_crowd_is_shared_among_the_flights_and_stays_shared() {
+    let gate = Gate::new();
+    let lane = gate.lane(2, ROOMY);
+    let first = ask(&lane, 1..65).await;
+    gate.settle().await;
+    assert_eq!(gate.trips(), [(1..33).collect::<Vec<_>>(), (33..65).collect()]);
+    // Half of them are answered, and ask again while the others travel.
+    gate.let_through(1);
+    gate.settle().await;
+    let again = ask(&lane, 65..97).await;
+    gate.settle().await;
+    assert_eq!(gate.trips()[2..], [(65..97).collect::<Vec<_>>()]);
+    gate.let_through(2);
+    assert_eq!(answers(first).await.len() + answers(again).await.len(), 96);
+}
+
+#[tokio::test]
+async fn what_has_gathered_is_shared_too_and_a_few_are_not() {
+    let gate = Gate::new();
+    let lane = gate.lane(2, ROOMY);
+    let mut pending = ask(&lane, [1]).await;
+    gate.settle().await;
+    pending.extend(ask(&lane, [2]).await);
+    gate.settle().await;
+    pending.extend(ask(&lane, 3..83).await);
+    gate.let_through(1);
+    gate.settle().await;
+    // Of 81 that wait or travel the one that has landed takes half; one of the others is still out.
+    assert_eq!(gate.trips()[2..], [(3..44).collect::<Vec<_>>()]);
+    gate.let_through(3);
+    assert!(answers(pending).await.iter().all(Result::is_ok));
+    assert_eq!(gate.trips()[3..], [(44..83).collect::<Vec<_>>()]);
+}
+
+#[tokio::test]
 async fn questions_of_one_caller_are_never_parted() {
     let gate = Gate::new();
     let lane = gate.lane(1, Load { questions: 3, bytes: usize::MAX });
