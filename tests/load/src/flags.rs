@@ -89,6 +89,9 @@ pub struct Settings {
     /// Requests under way together in memory
     #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = connections)]
     pub in_flight: usize,
+    /// How long soak goes on
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub soak: Option<Duration>,
     /// Where the product's binaries are; those that are not there are taken from beside this one
     #[arg(long, value_name = "DIR")]
     pub bin_dir: Option<PathBuf>,
@@ -118,6 +121,11 @@ impl Settings {
     /// Expired keys to purge.
     pub fn expired(&self) -> u64 {
         self.expired.unwrap_or(if self.quick { 200_000 } else { 1_000_000 })
+    }
+
+    /// How long soak goes on.
+    pub fn soak(&self) -> Duration {
+        self.soak.unwrap_or(Duration::from_secs(if self.quick { 60 } else { 600 }))
     }
 
     /// How long a turn goes on before it counts.

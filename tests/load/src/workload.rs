@@ -16,6 +16,7 @@ pub mod payments;
 pub mod purge;
 pub mod replays;
 pub mod reserving;
+pub mod soak;
 pub mod table_size;
 pub mod tracing;
 pub mod waiters;
@@ -43,6 +44,8 @@ pub enum Workload {
     Waiters,
     /// Memory of each service, idle and with 5,000 requests in flight.
     Memory,
+    /// Memory of each service and the size of the table of keys, over many retentions.
+    Soak,
     /// Processor time and writes of a system that nobody calls.
     Idle,
     /// POST /v1/orders without a collector, with one, and with one that is gone.
@@ -77,6 +80,7 @@ impl Workload {
             Self::Purge => purge::run(bench).await,
             Self::Waiters => waiters::run(bench).await,
             Self::Memory => memory::run(bench).await,
+            Self::Soak => soak::run(bench).await,
             Self::Idle => idle::run(bench).await,
             Self::Tracing => tracing::run(bench).await,
             Self::Latency => latency::run(bench).await,

@@ -84,7 +84,8 @@ pub async fn run(bench: &mut Bench) -> anyhow::Result<Report> {
     Ok(Report::new("memory", bars, sides))
 }
 
-fn sizes(system: &System) -> anyhow::Result<Vec<(String, f64)>> {
+/// What each service has resident, in megabytes.
+pub fn sizes(system: &System) -> anyhow::Result<Vec<(String, f64)>> {
     system
         .services()
         .map(|program| {

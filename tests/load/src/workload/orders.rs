@@ -86,7 +86,8 @@ pub async fn orders(
     .await
 }
 
-fn bodies(spreading: Spreading, session: usize) -> Body {
+/// Asks for one seat after the other.
+pub fn bodies(spreading: Spreading, session: usize) -> Body {
     match spreading {
         Spreading::Hot => Arc::new(|_| Some(body("hot-0"))),
         // Strides that have no divisor in common with the number of types, so that all come up and sessions do not march in step.
