@@ -2,9 +2,13 @@
 
 use crate::admin::Readiness;
 use crate::tasks::Tasks;
+use crate::telemetry;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+
+/// How long whoever is told twice to end waits for its last line to be written.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// Says when the drain begins. Dropping it does not begin one.
 #[derive(Debug, Clone)]
@@ -112,6 +116,7 @@ pub fn on_signals(drain_delay: Duration, readiness: Readiness) -> Shutdown {
 
 fn exit_at_once(signal: SignalKind) -> ! {
     tracing::warn!("second signal: exiting without waiting");
+    telemetry::flush_log(LAST_WORDS);
     std::process::exit(128 + signal.as_raw_value())
 }
 

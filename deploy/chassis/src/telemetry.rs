@@ -22,7 +22,7 @@ use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 use push::Push;
 use std::{
     io::{self, IsTerminal},
-    sync::{Mutex, mpsc},
+    sync::{Mutex, OnceLock, mpsc},
     thread,
     time::Duration,
 };
@@ -42,7 +42,6 @@ use tracing_subscriber::{
 pub struct Guard {
     provider: Option<SdkTracerProvider>,
     push: Option<Push>,
-    lines: Option<Lines>,
 }
 
 /// How long the end of a process waits for the collector.
@@ -50,6 +49,16 @@ const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 
 /// The provider of this process, once there is one.
 static PROVIDER: Mutex<Option<SdkTracerProvider>> = Mutex::new(None);
+
+/// Where this process's log lines go, when they do not go straight to a terminal.
+static LINES: OnceLock<Lines> = OnceLock::new();
+
+/// Waits until what is logged is written, no longer than `limit`: for those who end the process.
+pub(crate) fn flush_log(limit: Duration) {
+    if let Some(lines) = LINES.get() {
+        lines.flush(limit);
+    }
+}
 
 /// Installs logs, traces and metrics for the process; later calls change nothing, so the first service names it.
 ///
@@ -61,7 +70,7 @@ pub fn init(service_name: &'static str) -> Guard {
     recorder::install();
     let mut installed = PROVIDER.lock().expect("nothing panics while it holds this lock");
     if installed.is_some() {
-        return Guard { provider: None, push: None, lines: None };
+        return Guard { provider: None, push: None };
     }
     let (provider, refused) = export::tracer_provider(service_name);
     *installed = Some(provider.clone());
@@ -73,13 +82,16 @@ pub fn init(service_name: &'static str) -> Guard {
     // A test may have installed a subscriber of its own; then it stays.
     let is_watched = io::stderr().is_terminal();
     let lines = if is_watched { None } else { Lines::to(io::stderr()).ok() };
+    if let Some(lines) = &lines {
+        let _ = LINES.set(lines.clone());
+    }
     let _ = if is_watched {
         // People read events; what a span knows is in the trace.
         let events = filter.and(filter::filter_fn(|metadata| metadata.is_event()));
         registry.with(fmt::layer().with_writer(io::stderr).with_filter(events)).try_init()
     } else {
         let layer = fmt::layer().event_format(format::JsonLines).fmt_fields(format::NoFields);
-        let writer = lines.clone().map_or_else(|| BoxMakeWriter::new(io::stderr), BoxMakeWriter::new);
+        let writer = lines.map_or_else(|| BoxMakeWriter::new(io::stderr), BoxMakeWriter::new);
         registry.with(layer.with_writer(writer).with_filter(filter)).try_init()
     };
     if let Some(error) = refused {
@@ -89,7 +101,7 @@ pub fn init(service_name: &'static str) -> Guard {
         tracing::error!(error = %crate::process::sentence(&*error), "metrics are not exported");
         None
     });
-    Guard { provider: Some(provider), push, lines }
+    Guard { provider: Some(provider), push }
 }
 
 /// Below warnings the Postgres client prints the parameters of every statement, keys and answers among them, and HTTP/2 the headers of
@@ -134,9 +146,7 @@ impl Drop for Guard {
         if !matches!(flushed.recv_timeout(FLUSH_LIMIT), Ok(Ok(()))) {
             tracing::warn!("the last traces could not be exported");
         }
-        if let Some(lines) = &self.lines {
-            lines.flush(FLUSH_LIMIT);
-        }
+        flush_log(FLUSH_LIMIT);
     }
 }
 

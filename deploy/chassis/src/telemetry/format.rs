@@ -77,7 +77,7 @@ impl<'writer> FormatFields<'writer> for NoFields {
     }
 }
 
-/// The members of an object that is being written.
+/// The members of an object that is being written. A field that is called like one of a line's own is `event.` and its name.
 struct Fields<'m, M: SerializeMap> {
     members: &'m mut M,
     failed: Option<M::Error>,
@@ -86,7 +86,13 @@ struct Fields<'m, M: SerializeMap> {
 impl<M: SerializeMap> Fields<'_, M> {
     fn insert(&mut self, field: &Field, value: &(impl Serialize + ?Sized)) {
         if self.failed.is_none() {
-            self.failed = self.members.serialize_entry(field.name(), value).err();
+            self.failed = match field.name() {
+                name @ ("timestamp" | "level" | "target" | "span" | "trace_id" | "span_id") => {
+                    self.members.serialize_entry(&format_args!("event.{name}"), value)
+                }
+                name => self.members.serialize_entry(name, value),
+            }
+            .err();
         }
     }
 }
@@ -161,13 +167,14 @@ mod tests {
             .set_default();
         let error = io::Error::other("gone");
         let trace_id = tracing::info_span!("http request", secret = "sk_demo").in_scope(|| {
-            tracing::warn!(attempt = 2, error = &error as &dyn Error, "store \"down\"\nagain");
+            tracing::warn!(attempt = 2, level = 9, error = &error as &dyn Error, "store \"down\"\nagain");
             crate::trace::current_trace_id()
         });
         let text = String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap();
         assert_eq!(text.lines().count(), 1, "{text}");
         let line: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(line["level"], "WARN");
+        assert_eq!(line["event.level"], 9);
         assert_eq!(line["message"], "store \"down\"\nagain");
         assert_eq!((&line["attempt"], &line["error"]), (&Value::from(2), &Value::from("gone")));
         assert_eq!((&line["span"], &line["trace_id"]), (&Value::from("http request"), &Value::from(trace_id)));
