@@ -1,4 +1,4 @@
-//! One statement carries everything that arrived while the previous one was in flight.
+//! One statement carries what arrived while others were in flight.
 
 mod shared;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Batch what waits, never wait to batch.
 //!
 //! Nothing waits for company: whoever finds a flight free departs at once and alone. Only when every flight is out do questions
-//! gather, and the first flight to land takes them. So a lone call pays no delay, and a thousand calls a second cost a hundred trips.
+//! gather, and each flight that lands takes its share of them. So a lone call pays no delay, and a thousand calls a second cost a hundred trips.
 //!
 //! A crowd is shared among the flights. All in one, they would be answered together, ask again together, and whatever they travel
 //! through would stand still while they are elsewhere; in two halves, one is carried while the other is prepared. A few stay together:

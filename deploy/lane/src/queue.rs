@@ -64,13 +64,14 @@ impl<Q, A, E> Queue<Q, A, E> {
     pub(crate) fn next_load(&self) -> Option<Departure<Q, A, E>> {
         let mut waiting = self.lock();
         let share = (waiting.queued + waiting.aloft).div_ceil(self.flights_max).max(SHARE_MIN);
-        let most = self.load_max.questions.min(share);
         let (mut callers, mut questions, mut bytes) = (Vec::new(), 0_usize, 0_usize);
         while let Some(next) = waiting.callers.front() {
             let size = next.questions.len();
             bytes = bytes.saturating_add(next.questions.iter().map(self.bytes).sum());
-            let fits = questions + size <= most && bytes <= self.load_max.bytes;
-            if !fits && !callers.is_empty() {
+            // Callers are not parted: the one who fills the share comes along whole.
+            let is_full = questions >= share;
+            let fits = questions + size <= self.load_max.questions && bytes <= self.load_max.bytes;
+            if (is_full || !fits) && !callers.is_empty() {
                 break;
             }
             waiting.queued -= size;
