@@ -48,7 +48,8 @@ impl RoutePolicy {
     }
 
     /// Checks a request before its key is reserved, so that one that can never succeed leaves nothing behind. The body is decoded
-    /// and is JSON, or empty.
+    /// and is JSON, or empty. A repeat whose answer this process remembers is not checked again: the check must depend on what the
+    /// fingerprint covers (method, path, query, body) and on nothing else.
     #[must_use]
     pub fn validate(self, check: impl Fn(&Parts, &Bytes) -> Result<(), Problem> + Send + Sync + 'static) -> Self {
         Self { validator: Some(Arc::new(check)), ..self }

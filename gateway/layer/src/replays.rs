@@ -16,10 +16,14 @@ use crate::ports::{KeyId, Replay};
 const EARLIER: Duration = Duration::from_secs(1);
 /// A copy, its key and its place in the cache, without headers and body.
 const ENTRY_BYTES: usize = 768;
-/// The memory is in parts, each with a lock of its own: none so small that the largest answer does not fit, and no more of them than
-/// processors would notice.
-const PART_BYTES: u64 = 4 * 1024 * 1024;
+/// The memory is in parts, each with a lock of its own; of no more bytes than a part's hot share can one answer be. Parts are rounded
+/// up to a power of two in number, so each has at least half of this, which is enough for the largest answer. A memory smaller than
+/// that leaves the largest out.
+const PART_BYTES: u64 = 8 * 1024 * 1024;
 const PARTS_MAX: usize = 64;
+/// The share of answers that were asked for again, and at first of whichever came first; the rest is for the latest, because whoever
+/// retries does so soon.
+const HOT: f64 = 0.3;
 
 /// Time that passes as it does for the store, counted from any beginning. Nobody's clock is compared with another's: the store says
 /// how long an answer is good for, and this counts it down.
@@ -88,8 +92,7 @@ impl Replays {
     pub(crate) fn new(bytes: u64, pace: Pace) -> Self {
         let options = OptionsBuilder::new()
             .shards(usize::try_from(bytes / PART_BYTES).unwrap_or(PARTS_MAX).clamp(1, PARTS_MAX))
-            // Whoever retries does so soon: half is for the latest answers, and half for those that were asked for again.
-            .hot_allocation(0.5)
+            .hot_allocation(HOT)
             .estimated_items_capacity(usize::try_from(bytes).unwrap_or(usize::MAX) / ENTRY_BYTES)
             .weight_capacity(bytes)
             .build()
@@ -170,7 +173,19 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_answer_fits_and_one_that_fills_the_whole_memory_is_left_out() {
+    fn the_latest_answers_are_kept_when_nobody_asks_for_any() {
+        let (replays, fingerprint) =
+            (Replays::new(8 * 1024 * 1024, Pace::own()), Fingerprint::from_slice(&[7; 32]).unwrap());
+        for number in 0..ANSWERS {
+            replays.keep(&key(number), fingerprint, &replay(256), replays.moment());
+        }
+        let fit = 8 * 1024 * 1024 / (ENTRY_BYTES + 256);
+        let lost = (ANSWERS - fit / 2..ANSWERS).filter(|n| replays.find(&key(*n), &fingerprint).is_none()).count();
+        assert_eq!(lost, 0, "of the latest {} answers", fit / 2);
+    }
+
+    #[test]
+    fn the_largest_answer_fits_and_one_that_is_larger_than_its_part_is_left_out() {
         let (replays, fingerprint) =
             (Replays::new(64 * 1024 * 1024, Pace::own()), Fingerprint::from_slice(&[7; 32]).unwrap());
         replays.keep(&key(1), fingerprint, &replay(idem_core::BODY_MAX), replays.moment());

@@ -124,7 +124,7 @@ where
     let scope = parts.extensions.get::<Scope>().cloned();
     let key = scope.zip(sent.as_ref()).map(|(scope, sent)| KeyId { scope, key: sent.key.clone() });
     let known = key.as_ref().and_then(|key| shared.replays.find(key, &fingerprint));
-    // What is replayed was found to make sense when the same request was executed.
+    // What is remembered here was checked here before it was asked for, as the same request.
     if !matches!(known, Some(Known::Replay(_)))
         && let Err(problem) = policy.check(&parts, &body)
     {

@@ -31,7 +31,8 @@ enum Step {
 
 impl Engine {
     /// Begins several commands, none of them a Resolve, as if each had come alone at the same time; whoever asked for them waits until
-    /// `deadline`. Each is brought to its end by [`end`](Self::end).
+    /// `deadline`. Those that are not through are brought to their end by
+    /// [`end`](Self::end).
     pub async fn begin_each(&self, asked: &[(&KeyId, &Command)], deadline: Option<Deadline>) -> Vec<Begun> {
         let limit = match limit(deadline) {
             Ok(limit) => limit,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ahash::RandomState;
-use quick_cache::UnitWeighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{OptionsBuilder, UnitWeighter};
 
 use crate::store::{KeyId, Snapshot};
 
@@ -20,8 +20,15 @@ pub(super) struct Grants {
 
 impl Grants {
     pub(super) fn new() -> Self {
+        let options = OptionsBuilder::new()
+            // Hot are those that came first; nearly all room is for the latest, so that grants which nobody finishes make way.
+            .hot_allocation(0.05)
+            .estimated_items_capacity(CAPACITY)
+            .weight_capacity(CAPACITY as u64)
+            .build()
+            .expect("capacities are given");
         let (hasher, lifecycle) = (RandomState::new(), DefaultLifecycle::default());
-        Self { remembered: Cache::with(CAPACITY, CAPACITY as u64, UnitWeighter, hasher, lifecycle) }
+        Self { remembered: Cache::with_options(options, UnitWeighter, hasher, lifecycle) }
     }
 
     pub(super) fn recall(&self, key: &KeyId) -> Option<Arc<Snapshot>> {

@@ -16,10 +16,14 @@ use crate::store::{KeyId, Snapshot};
 const EARLIER: Duration = Duration::from_secs(1);
 /// A record, its key and its place in the cache, without headers and body.
 const ENTRY_BYTES: usize = 1024;
-/// The memory is in parts, each with a lock of its own: none so small that the largest answer does not fit, and no more of them than
-/// processors would notice.
-const PART_BYTES: u64 = 4 * 1024 * 1024;
+/// The memory is in parts, each with a lock of its own; of no more bytes than a part's hot share can one answer be. Parts are rounded
+/// up to a power of two in number, so each has at least half of this, which is enough for the largest answer. A memory smaller than
+/// that leaves the largest out.
+const PART_BYTES: u64 = 8 * 1024 * 1024;
 const PARTS_MAX: usize = 64;
+/// The share of answers that were asked for again, and at first of whichever came first; the rest is for the latest, because whoever
+/// retries does so soon.
+const HOT: f64 = 0.3;
 
 /// Snapshots of completed keys, bounded by bytes.
 pub(super) struct Replays {
@@ -52,8 +56,7 @@ impl Replays {
         let kept = (bytes > 0).then(|| {
             let options = OptionsBuilder::new()
                 .shards(usize::try_from(bytes / PART_BYTES).unwrap_or(PARTS_MAX).clamp(1, PARTS_MAX))
-                // Whoever retries does so soon: half is for the latest answers, and half for those that were asked for again.
-                .hot_allocation(0.5)
+                .hot_allocation(HOT)
                 .estimated_items_capacity(usize::try_from(bytes).unwrap_or(usize::MAX) / ENTRY_BYTES)
                 .weight_capacity(bytes)
                 .build()

@@ -99,11 +99,9 @@ impl World {
     ) -> Vec<Result<Outcome, EngineError>> {
         let names: Vec<_> = asked.iter().map(|(key, command)| (key, command)).collect();
         let ends = self.engine.begin_each(&names, deadline).await.into_iter().zip(asked);
-        let end = async |(begun, (key, command)): (Begun, &(KeyId, Command))| {
-            match begun {
-                Begun::Through(outcome) => Ok(outcome),
-                Begun::Open(open) => self.engine.end(open, key, command).await,
-            }
+        let end = async |(begun, (key, command)): (Begun, &(KeyId, Command))| match begun {
+            Begun::Through(outcome) => Ok(outcome),
+            Begun::Open(open) => self.engine.end(open, key, command).await,
         };
         join_all(ends.map(end)).await
     }
