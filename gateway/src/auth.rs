@@ -20,8 +20,13 @@ use http::{
 use idem_core::Scope;
 use idem_layer::Problem;
 use sha2::{Digest, Sha256};
-use std::{convert::Infallible, fmt, path::Path, time::SystemTime};
-use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    convert::Infallible,
+    fmt,
+    path::Path,
+    time::SystemTime,
+};
 
 /// The prefix that makes a tenant a scope, so that other services' scopes never meet ours.
 pub(crate) const SCOPE_PREFIX: &str = "rest/";
@@ -32,8 +37,12 @@ const TENANT_BYTES_MAX: usize = 100;
 /// The API keys that open the gateway: cheap to clone.
 #[derive(Clone)]
 pub struct ApiKeys {
-    keys: Watched<Vec<ApiKey>>,
+    keys: Watched<ByDigest>,
 }
+
+/// Found by digest, in a table whose order each process draws anew: the time that a look takes says nothing that helps to find a key,
+/// and does not grow with the number of keys.
+type ByDigest = HashMap<[u8; 32], ApiKey>;
 
 /// One API key, as it is configured.
 #[derive(Clone, Debug)]
@@ -82,7 +91,8 @@ pub(crate) struct Tenant {
 }
 
 struct ApiKey {
-    digest: [u8; 32],
+    /// Its place in the list.
+    place: usize,
     expires_at: Option<SystemTime>,
     principal: Principal,
 }
@@ -147,23 +157,12 @@ impl ApiKeys {
     ) -> Result<Principal, Unauthenticated> {
         let key = bearer(headers)?;
         let keys = self.keys.current();
-        let found = &keys[find(&keys, &Sha256::digest(key).into()).ok_or(Unauthenticated::Unknown)?];
+        let found = keys.get(&<[u8; 32]>::from(Sha256::digest(key))).ok_or(Unauthenticated::Unknown)?;
         match found.expires_at {
             Some(expires_at) if expires_at <= now() => Err(Unauthenticated::Expired),
             _ => Ok(found.principal.clone()),
         }
     }
-}
-
-/// Looks at every key whatever it finds, so that the time taken tells nothing about them.
-fn find(keys: &[ApiKey], digest: &[u8; 32]) -> Option<usize> {
-    let (mut found, mut place) = (Choice::from(0), 0_u64);
-    for (candidate, key) in (0_u64..).zip(keys) {
-        let equal = key.digest.ct_eq(digest);
-        place.conditional_assign(&candidate, equal);
-        found |= equal;
-    }
-    bool::from(found).then_some(place as usize)
 }
 
 impl fmt::Debug for ApiKeys {
@@ -172,19 +171,21 @@ impl fmt::Debug for ApiKeys {
     }
 }
 
-fn build(entries: Vec<ApiKeyEntry>) -> Result<Vec<ApiKey>, String> {
+fn build(entries: Vec<ApiKeyEntry>) -> Result<ByDigest, String> {
     if entries.is_empty() {
         return Err("there is no entry, so nobody could call".to_owned());
     }
-    let mut keys: Vec<ApiKey> = Vec::with_capacity(entries.len());
+    let mut keys = ByDigest::with_capacity(entries.len());
     for (place, entry) in entries.into_iter().enumerate() {
         // Not the tenant's name: in a file whose members were mixed up it may be a key.
         let name = format!("entry {}", place + 1);
-        let key = ApiKey::new(entry).map_err(|why| format!("{name}: {why}"))?;
-        if let Some(twin) = keys.iter().position(|other| other.digest == key.digest) {
-            return Err(format!("{name}: its key is that of entry {} too", twin + 1));
+        let (digest, key) = ApiKey::new(place, entry).map_err(|why| format!("{name}: {why}"))?;
+        match keys.entry(digest) {
+            Entry::Vacant(vacant) => drop(vacant.insert(key)),
+            Entry::Occupied(twin) => {
+                return Err(format!("{name}: its key is that of entry {} too", twin.get().place + 1));
+            }
         }
-        keys.push(key);
     }
     Ok(keys)
 }
@@ -206,7 +207,8 @@ fn bearer(headers: &HeaderMap) -> Result<&[u8], Unauthenticated> {
 // === impl ApiKey ===
 
 impl ApiKey {
-    fn new(entry: ApiKeyEntry) -> Result<Self, String> {
+    /// With the digest by which it is found.
+    fn new(place: usize, entry: ApiKeyEntry) -> Result<([u8; 32], Self), String> {
         let digest = match &entry.secret {
             ApiKeySecret::Sha256(digest) => *digest,
             // Anything else could never arrive in a header.
@@ -216,7 +218,7 @@ impl ApiKey {
             ApiKeySecret::Key(key) => Sha256::digest(key).into(),
         };
         let principal = Principal { tenant: Tenant::new(&entry.tenant)?, is_operator: entry.operator };
-        Ok(Self { digest, expires_at: entry.expires_at, principal })
+        Ok((digest, Self { place, expires_at: entry.expires_at, principal }))
     }
 }
 
