@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::tasks;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::store::Store;
 
 /// Deleting is a short transaction: rows are locked for milliseconds, and a Reserve waits no longer than that.
-const BATCH: u32 = 1_000;
-/// Between two batches, so that purging a backlog leaves the store to the callers most of the time.
-const PAUSE: Duration = Duration::from_millis(50);
+const BATCH: u32 = 250;
+/// Between two batches at least, and as many times as long as the batch took: whatever else the store has to do, a backlog leaves it to
+/// the callers four fifths of the time.
+const PAUSE: Duration = Duration::from_millis(10);
+const SHARE: u32 = 4;
 /// An idle system looks less and less often, down to this many times the interval.
 const IDLE_FACTOR_MAX: u32 = 10;
 
@@ -35,6 +37,7 @@ pub(crate) async fn run(store: Arc<dyn Store>, interval: Duration) {
 async fn purge(store: &dyn Store) -> u64 {
     let mut purged = 0;
     loop {
+        let begun = Instant::now();
         let batch = match store.purge(BATCH).await {
             Ok(batch) => batch,
             Err(error) => {
@@ -48,7 +51,7 @@ async fn purge(store: &dyn Store) -> u64 {
         if batch < u64::from(BATCH) {
             return purged;
         }
-        sleep(PAUSE).await;
+        sleep(PAUSE.max(begun.elapsed() * SHARE)).await;
     }
 }
 
@@ -62,7 +65,7 @@ mod tests {
     use async_trait::async_trait;
     use idem_core::IdempotencyKey;
     use std::sync::Mutex;
-    use tokio::time::{Instant, timeout};
+    use tokio::time::timeout;
 
     /// An answer that never comes, because the store panics.
     const PANICS: u64 = u64::MAX;
@@ -73,6 +76,7 @@ mod tests {
     struct Purges {
         answers: Mutex<Vec<Result<u64, StoreError>>>,
         asked: Mutex<Vec<Instant>>,
+        takes: Duration,
     }
 
     #[async_trait]
@@ -82,6 +86,7 @@ mod tests {
             self.asked.lock().unwrap().push(Instant::now());
             let answer = self.answers.lock().unwrap().pop().unwrap_or(Ok(0));
             assert!(!matches!(answer, Ok(PANICS)), "on purpose");
+            sleep(self.takes).await;
             answer
         }
 
@@ -142,6 +147,17 @@ mod tests {
         let full = u64::from(BATCH);
         let asked = asked(vec![Ok(full), Ok(full), Ok(7)], INTERVAL * 2 + PAUSE * 3).await;
         assert_eq!(asked, [INTERVAL, INTERVAL + PAUSE, INTERVAL + PAUSE * 2, INTERVAL * 2 + PAUSE * 2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn batches_that_take_long_are_further_apart() {
+        let takes = Duration::from_millis(30);
+        let store = Arc::new(Purges { takes, ..Purges::default() });
+        *store.answers.lock().unwrap() = (0..3).map(|_| Ok(u64::from(BATCH))).collect();
+        let _ = timeout(INTERVAL + Duration::from_secs(1), run(store.clone(), INTERVAL)).await;
+        let asked = store.asked.lock().unwrap().clone();
+        let gaps: Vec<Duration> = asked.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert_eq!(gaps, [takes * 5; 3]);
     }
 
     #[tokio::test(start_paused = true)]
