@@ -18,12 +18,15 @@ pub mod replays;
 pub mod reserving;
 pub mod soak;
 pub mod table_size;
+pub mod tenants;
 pub mod tracing;
 pub mod waiters;
 
 /// A workload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Workload {
+    /// Processor time and writes of a system that nobody calls. First, when Postgres has nothing left to do from any other.
+    Idle,
     /// Reserve and Complete over gRPC, every key fresh.
     Pairs,
     /// POST /v1/orders, everybody wants the same ticket type.
@@ -38,6 +41,8 @@ pub enum Workload {
     ReplayGrpc,
     /// Fresh pairs and replays on a large table and on a small one.
     TableSize,
+    /// Replays over REST with ten thousand tenants and with two.
+    Tenants,
     /// POST /v1/orders while expired keys are purged.
     Purge,
     /// A hundred callers who wait for one answer.
@@ -46,8 +51,6 @@ pub enum Workload {
     Memory,
     /// Memory of each service and the size of the table of keys, over many retentions.
     Soak,
-    /// Processor time and writes of a system that nobody calls.
-    Idle,
     /// POST /v1/orders without a collector, with one, and with one that is gone.
     Tracing,
     /// What a key adds to a request at a tenth of the highest rate.
@@ -77,6 +80,7 @@ impl Workload {
             Self::ReplayRest => replays::rest(bench).await,
             Self::ReplayGrpc => replays::grpc(bench).await,
             Self::TableSize => table_size::run(bench).await,
+            Self::Tenants => tenants::run(bench).await,
             Self::Purge => purge::run(bench).await,
             Self::Waiters => waiters::run(bench).await,
             Self::Memory => memory::run(bench).await,

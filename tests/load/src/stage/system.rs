@@ -23,6 +23,8 @@ const CAPACITY: u64 = 1_000_000_000;
 pub struct Wanted {
     /// The names of its databases begin with it.
     pub name: &'static str,
+    /// How many may call: the one that buys, the operator, and others who do not.
+    pub tenants: usize,
     /// Gateways, and as many idempotency services.
     pub replicas: usize,
     /// More flags for each idempotency service.
@@ -56,6 +58,7 @@ impl Wanted {
     pub fn one(name: &'static str) -> Self {
         Self {
             name,
+            tenants: 2,
             replicas: 1,
             idem_flags: Vec::new(),
             gateway_flags: Vec::new(),
@@ -74,10 +77,15 @@ impl System {
         let idem_database = format!("{name}_idem");
         let idem_store = stage.postgres.create(&idem_database).await?;
         let orders_store = stage.postgres.create(&format!("{name}_orders")).await?;
-        let keys = stage.home().join("api-keys.json");
-        let entries =
-            json!([{"tenant": "load", "key": API_KEY}, {"tenant": "ops", "key": OPERATOR_KEY, "operator": true}]);
-        std::fs::write(&keys, entries.to_string()).context("the API keys")?;
+        let keys = stage.home().join(format!("{name}-api-keys.json"));
+        let others = (2..wanted.tenants).map(|n| json!({"tenant": format!("t{n}"), "key": format!("sk_{n}")}));
+        // Whoever looked at one after the other would find these last.
+        let own = [
+            json!({"tenant": "ops", "key": OPERATOR_KEY, "operator": true}),
+            json!({"tenant": "load", "key": API_KEY}),
+        ];
+        let entries: Vec<_> = others.chain(own).collect();
+        std::fs::write(&keys, json!(entries).to_string()).context("the API keys")?;
 
         let (sandbox, orders) = (free_port::one()?, free_port::one()?);
         let first = free_port::one()?;

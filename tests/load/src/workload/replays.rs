@@ -24,10 +24,10 @@ use crate::{
 };
 
 /// Answers of each session, sent for in turn: a thousand or so in all, as of buyers whose first request timed out just now.
-const KEYS: u64 = 16;
+pub const KEYS: u64 = 16;
 
 /// How long it may take to make them.
-const PREPARING: Duration = Duration::from_secs(60);
+pub const PREPARING: Duration = Duration::from_secs(60);
 
 /// The same requests again and again.
 struct Repeats {
@@ -100,7 +100,8 @@ pub async fn grpc(bench: &mut Bench) -> anyhow::Result<Report> {
     Ok(Report::new("replay-grpc", bars, sides))
 }
 
-async fn repeat(
+/// Sends the same requests in turn, each session at most so many; every answer is a replay, or none, or whatever it is.
+pub async fn repeat(
     bench: &Bench,
     address: SocketAddr,
     plan: Plan,

@@ -2,6 +2,7 @@
 
 use std::{sync::Mutex, time::Duration};
 
+use anyhow::ensure;
 use tokio::time::sleep;
 use uuid::Uuid;
 
@@ -22,11 +23,13 @@ use crate::{
     },
 };
 
-/// A day in five seconds: what is over is purged each second. The memory of answers is small, so that it is full before anything is
+/// A day in six seconds: what is over is purged each second. The memory of answers is small, so that it is full before anything is
 /// compared.
 const GATEWAY: [&str; 8] =
-    ["--upstream-timeout", "3s", "--lease", "4s", "--retention", "5s", "--replay-cache-mib", "4"];
+    ["--upstream-timeout", "2s", "--lease", "3s", "--retention", "6s", "--replay-cache-mib", "1"];
 const IDEM: [&str; 4] = ["--purge-interval", "1s", "--replay-cache-mib", "4"];
+/// Fewer looks say nothing.
+const LOOKS_MIN: usize = 20;
 /// Of the highest rate.
 const LOAD: f64 = 0.5;
 /// Of a hundred requests, so many are the one before sent again.
@@ -68,6 +71,8 @@ pub async fn run(bench: &mut Bench) -> anyhow::Result<Report> {
     };
     say::progress(&format!("orders for {length:?}: {}", ordered.line()));
     let watched = watched.into_inner().expect("nobody panics while holding sizes");
+    let looks = watched.first().map_or(0, |watched| watched.sizes.len());
+    ensure!(looks >= LOOKS_MIN, "only {looks} looks at the sizes: let it go on for longer (--soak)");
     let bars = watched.iter().map(Watched::bar).collect();
     let sides = vec![Rounds { each: vec![ordered], ..Rounds::named("orders, 5 % sent again") }];
     Ok(Report::new("soak", bars, sides))
