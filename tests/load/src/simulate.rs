@@ -52,19 +52,19 @@ pub struct Simulate {
 #[derive(Clone, Debug, Args)]
 pub struct Costs {
     /// Of the gateway, in microseconds a request.
-    #[arg(long, default_value_t = 250.0)]
+    #[arg(long, default_value_t = 110.0)]
     gateway_us: f64,
     /// Of the idempotency service, for Reserve and Complete together.
-    #[arg(long, default_value_t = 200.0)]
+    #[arg(long, default_value_t = 75.0)]
     idem_us: f64,
     /// Of the orders service.
-    #[arg(long, default_value_t = 200.0)]
+    #[arg(long, default_value_t = 50.0)]
     orders_us: f64,
     /// Of a Postgres, in microseconds a row that is reserved or completed.
-    #[arg(long, default_value_t = 107.0)]
+    #[arg(long, default_value_t = 28.0)]
     idem_row_us: f64,
     /// Of a Postgres, in microseconds an order.
-    #[arg(long, default_value_t = 250.0)]
+    #[arg(long, default_value_t = 165.0)]
     order_row_us: f64,
     /// A statement and its durable commit, whatever it carries, in microseconds.
     #[arg(long, default_value_t = 1500.0)]

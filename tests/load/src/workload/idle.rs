@@ -16,8 +16,9 @@ use crate::{
     },
 };
 
-/// What was under way comes to its end, and Postgres notes after a checkpoint that nothing runs.
-const QUIET: Duration = Duration::from_secs(20);
+/// What was under way comes to its end, and Postgres notes after a checkpoint that nothing runs: its background writer looks every 15 s,
+/// and sleeps for 10 s when nothing happens.
+const QUIET: Duration = Duration::from_secs(40);
 const UNTIL_TOLD: Duration = Duration::from_secs(12);
 const LENGTH: Duration = Duration::from_secs(20);
 
