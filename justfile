@@ -34,7 +34,7 @@ faults *args:
 load *args:
     cargo build --release --workspace --bins && target/release/load {{args}}
 
-# Every promise about speed, in about ten minutes; `just bars --full` thoroughly
+# Every promise about speed, within a quarter of an hour; `just bars --full` thoroughly
 bars *args:
     cargo build --release --workspace --bins && target/release/load bars {{args}}
 
