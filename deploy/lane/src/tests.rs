@@ -104,6 +104,15 @@ async fn ask(lane: &Lane<u64, u64, Trouble>, numbers: impl IntoIterator<Item = u
     pending
 }
 
+/// Sends 1 and 2 on their way, one in each of two flights.
+async fn both_flights_out<'l>(gate: &Gate, lane: &'l Lane<u64, u64, Trouble>) -> Vec<Pending<'l>> {
+    let mut pending = ask(lane, [1]).await;
+    gate.settle().await;
+    pending.extend(ask(lane, [2]).await);
+    gate.settle().await;
+    pending
+}
+
 async fn answers(pending: Vec<Pending<'_>>) -> Vec<Result<u64, Trouble>> {
     join_all(pending).await
 }
@@ -136,10 +145,7 @@ async fn callers_that_are_woken_together_travel_together() {
 async fn what_waits_while_every_flight_is_out_travels_together_and_each_hears_its_own() {
     let gate = Gate::new();
     let lane = gate.lane(2, ROOMY);
-    let mut pending = ask(&lane, [1]).await;
-    gate.settle().await;
-    pending.extend(ask(&lane, [2]).await);
-    gate.settle().await;
+    let mut pending = both_flights_out(&gate, &lane).await;
     pending.extend(ask(&lane, 3..13).await);
     gate.settle().await;
     assert_eq!(gate.trips(), [vec![1], vec![2]]);
@@ -169,10 +175,7 @@ async fn a_crowd_is_shared_among_the_flights_and_stays_shared() {
 async fn what_has_gathered_is_shared_too_and_a_few_are_not() {
     let gate = Gate::new();
     let lane = gate.lane(2, ROOMY);
-    let mut pending = ask(&lane, [1]).await;
-    gate.settle().await;
-    pending.extend(ask(&lane, [2]).await);
-    gate.settle().await;
+    let mut pending = both_flights_out(&gate, &lane).await;
     pending.extend(ask(&lane, 3..83).await);
     gate.let_through(1);
     gate.settle().await;
